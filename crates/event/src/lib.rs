@@ -1,0 +1,47 @@
+//! The nouns of Promethean, and nothing else: no I/O, no clock, no async.
+//!
+//! An [`Event`] is what happened: it has an [`EventId`], a [`Topic`], an optional [`Key`],
+//! [`Headers`], and a JSON [`Payload`] that is carried byte for byte. Where it stands is said by
+//! its [`Partition`] and [`Offset`], which the store assigns, and by the store-wide [`Seq`].
+//! A [`Cursor`] is how far a group has come in one partition. [`limits`] names every bound.
+//!
+//! Modules are listed in the order in which an event meets them.
+
+mod id;
+
+mod timestamp;
+
+mod topic;
+
+mod pattern;
+
+mod key;
+
+mod headers;
+
+mod json;
+
+mod payload;
+
+mod event;
+
+mod partition;
+
+mod offset;
+
+mod cursor;
+
+pub mod limits;
+
+pub use cursor::{Cursor, GroupName, GroupNameError};
+pub use event::{Event, EventError, NewEvent, SessionId, Tag};
+pub use headers::{HeaderError, Headers};
+pub use id::{EventId, IdError};
+pub use json::JsonError;
+pub use key::{Key, KeyError};
+pub use offset::{Offset, Seq};
+pub use partition::{Partition, PartitionCount, PartitionCountError};
+pub use pattern::{Pattern, PatternError};
+pub use payload::Payload;
+pub use timestamp::Timestamp;
+pub use topic::{Topic, TopicError};

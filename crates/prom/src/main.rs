@@ -1,0 +1,3 @@
+//! `prom`, the binary of Promethean.
+
+fn main() {}
