@@ -1,0 +1,22 @@
+use std::fmt;
+
+use promethean_event::Timestamp;
+
+/// Where append times come from. A parameter, so that a simulator can own time.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The wall clock; may jump. The log never lets append times go back.
+    fn now(&self) -> Timestamp;
+}
+
+/// The clock of the operating system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    fn now(&self) -> Timestamp {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let millis = since_epoch.map_or(0, |elapsed| elapsed.as_millis());
+        Timestamp::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+}

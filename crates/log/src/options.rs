@@ -1,0 +1,56 @@
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+
+/// How a log is opened. Defaults are right for one server on one disk.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Largest segment. Segments start small and grow with the log, so that a small log stays
+    /// small on disk. Default 64 MiB.
+    pub segment_bytes_max: u64,
+    /// Smallest segment. Default 4 MiB.
+    pub segment_bytes_min: u64,
+    /// Zero-filled segments kept ready ahead of need; 0 turns it off. Default 1.
+    pub spare_segments: usize,
+    /// Newest frames kept in memory, so that readers who keep up never touch the disk.
+    /// Default 8 MiB.
+    pub tail_bytes: usize,
+    /// Most memory for the filters of sealed segments; beyond it they are read from their files.
+    /// Default 16 MiB.
+    pub filter_bytes: usize,
+    /// Below this much free space publishing is refused; state of the system is still written.
+    /// Default 64 MiB.
+    pub free_bytes_min: u64,
+    /// Most requests waiting for the writer. Default 65,536.
+    pub queue_requests_max: usize,
+    /// Where append times come from.
+    pub clock: Arc<dyn Clock>,
+    /// Who runs the log's work.
+    pub drive: Drive,
+}
+
+/// Who runs the writer and the upkeep of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drive {
+    /// Threads of the log's own.
+    Threads,
+    /// The caller, by `Log::commit_waiting` and `Log::maintain`: nothing happens by itself, so
+    /// that a simulation is the same for the same seed.
+    Caller,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes_max: 64 * 1024 * 1024,
+            segment_bytes_min: 4 * 1024 * 1024,
+            spare_segments: 1,
+            tail_bytes: 8 * 1024 * 1024,
+            filter_bytes: 16 * 1024 * 1024,
+            free_bytes_min: 64 * 1024 * 1024,
+            queue_requests_max: 65_536,
+            clock: Arc::new(SystemClock),
+            drive: Drive::Threads,
+        }
+    }
+}
