@@ -363,7 +363,8 @@ mod tests {
         fn agrees_with_serde_on_what_is_json(text in json_like()) {
             let theirs = serde_json::from_str::<serde_json::Value>(&text).is_ok();
             // Serde refuses numbers beyond an f64; their spelling is fine with us.
-            prop_assume!(theirs || !serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok());
+            let raw = serde_json::from_str::<&serde_json::value::RawValue>(&text);
+            prop_assume!(theirs || raw.is_err());
             prop_assert_eq!(check(&text).is_ok(), theirs, "{}", text);
         }
 
