@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use bytes::{Bytes, BytesMut};
 
@@ -128,9 +130,10 @@ impl Engine {
                 let rebuilt = self.rebuild(segment)?;
                 question(&rebuilt.index).map_err(|error| match error {
                     SideFileError::Io(error) => ReadError::Io(error),
-                    SideFileError::Damaged => {
-                        ReadError::Damaged { file: segment.name.index_file(), position: 0 }
-                    }
+                    SideFileError::Damaged => ReadError::Damaged {
+                        file: segment.name.index_file(),
+                        position: 0,
+                    },
                 })
             }
         }
@@ -140,13 +143,17 @@ impl Engine {
     pub(crate) fn rebuild(&self, segment: &Arc<Segment>) -> Result<Arc<Segment>, ReadError> {
         let name = segment.name;
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
-        let damaged = || ReadError::Damaged { file: name.index_file(), position: 0 };
-        let side = SideFile::open(file, name, segment.salt, &self.filters).map_err(|error| {
-            match error {
-                SideFileError::Io(error) => error.into(),
-                SideFileError::Damaged => damaged(),
-            }
-        })?;
+        let damaged = || ReadError::Damaged {
+            file: name.index_file(),
+            position: 0,
+        };
+        let side =
+            SideFile::open(file, name, segment.salt, &self.filters).map_err(
+                |error| match error {
+                    SideFileError::Io(error) => error.into(),
+                    SideFileError::Damaged => damaged(),
+                },
+            )?;
         let holes = side.holes().map_err(|_| damaged())?;
         let rebuilt = Arc::new(Segment {
             name,
@@ -211,7 +218,9 @@ impl ReadPlace {
     /// The record at a position; `None` if the bytes there are not a good one.
     pub(crate) fn record(&self, position: u32) -> io::Result<Option<Record>> {
         let bytes = self.bytes(u64::from(position), RECORD_GUESS_BYTES)?;
-        let Some(header) = RecordHeader::decode(self.salt, &bytes) else { return Ok(None) };
+        let Some(header) = RecordHeader::decode(self.salt, &bytes) else {
+            return Ok(None);
+        };
         if header.record_bytes() <= bytes.len() {
             return Ok(Record::decode(self.salt, &bytes));
         }
@@ -220,7 +229,10 @@ impl ReadPlace {
     }
 
     pub(crate) fn damaged(&self, position: u32) -> ReadError {
-        ReadError::Damaged { file: self.name.segment_file(), position: u64::from(position) }
+        ReadError::Damaged {
+            file: self.name.segment_file(),
+            position: u64::from(position),
+        }
     }
 }
 
@@ -230,7 +242,9 @@ const RECORD_GUESS_BYTES: usize = 1024;
 impl State {
     /// The sealed segment that a seq belongs to, or would.
     pub(crate) fn segment_of_seq(&self, seq: u64) -> Option<&Arc<Segment>> {
-        let after = self.sealed.partition_point(|segment| segment.next_seq <= seq);
+        let after = self
+            .sealed
+            .partition_point(|segment| segment.next_seq <= seq);
         self.sealed.get(after)
     }
 
@@ -284,7 +298,9 @@ impl Upkeep {
     }
 
     pub(crate) fn note_spare_name(&self, name: &str) {
-        let number = name.strip_suffix(".spare").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let number = name
+            .strip_suffix(".spare")
+            .and_then(|hex| u64::from_str_radix(hex, 16).ok());
         self.lock().spare_names.extend(number);
     }
 
@@ -332,7 +348,10 @@ impl Upkeep {
     pub(crate) fn wait(&self, heard: &mut u64) -> bool {
         let mut state = self.lock();
         while state.rung == *heard && !state.stopping {
-            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .bell
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         *heard = state.rung;
         !state.stopping

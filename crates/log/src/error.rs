@@ -32,7 +32,9 @@ pub enum OpenError {
         file: String,
     },
     /// The newest segment cannot be read at all, so that nobody knows where the log ends.
-    #[error("{file} is damaged: {reason}; restore it from a copy, or move it away to lose its events")]
+    #[error(
+        "{file} is damaged: {reason}; restore it from a copy, or move it away to lose its events"
+    )]
     Damaged {
         /// The file.
         file: String,

@@ -25,7 +25,13 @@ pub struct KeyReader {
 
 impl KeyReader {
     pub(crate) fn new(engine: Arc<Engine>, topic: TopicId, prefix: &str) -> Self {
-        Self { engine, topic, prefix: prefix.to_owned(), after: None, done: false }
+        Self {
+            engine,
+            topic,
+            prefix: prefix.to_owned(),
+            after: None,
+            done: false,
+        }
     }
 
     /// The next keys in order, as their newest events (tombstones included); empty at the end.
@@ -41,14 +47,14 @@ impl KeyReader {
             for segment in &sealed {
                 let (found, more) = self.keys_in(segment)?;
                 if more && let Some(last) = found.last() {
-                    bound = Some(bound.map_or_else(|| last.clone(), |known| known.min(last.clone())));
+                    bound =
+                        Some(bound.map_or_else(|| last.clone(), |known| known.min(last.clone())));
                 }
                 keys.extend(found.into_iter().map(|key| (key, ())));
             }
             keys.extend(active.into_iter().map(|key| (key, ())));
             let known = |key: &String| bound.as_ref().is_none_or(|bound| key <= bound);
-            let page: Vec<String> =
-                keys.into_keys().take_while(known).take(KEYS_MAX).collect();
+            let page: Vec<String> = keys.into_keys().take_while(known).take(KEYS_MAX).collect();
             self.done = page.is_empty();
             self.after = page.last().cloned().or_else(|| self.after.take());
             let mut records = Vec::with_capacity(page.len());
@@ -95,11 +101,16 @@ impl KeyReader {
 
     fn keys_in_side(&self, segment: &Arc<Segment>) -> Result<(Vec<String>, bool), ReadError> {
         let topic = self.topic.get().to_be_bytes();
-        let start = self.after.as_ref().map_or(self.prefix.as_str(), |after| after.as_str());
+        let start = self
+            .after
+            .as_ref()
+            .map_or(self.prefix.as_str(), |after| after.as_str());
         let from = [&topic[..], start.max(self.prefix.as_str()).as_bytes()].concat();
         let wanted_prefix = [&topic[..], self.prefix.as_bytes()].concat();
         self.engine.ask(segment, |index| {
-            let SegmentIndex::Side(side) = index else { return Ok((Vec::new(), false)) };
+            let SegmentIndex::Side(side) = index else {
+                return Ok((Vec::new(), false));
+            };
             let mut scan = side.keys_from(&from)?;
             let mut keys = Vec::new();
             while let Some(entry) = scan.next()? {
@@ -109,7 +120,10 @@ impl KeyReader {
                     }
                     return Ok((keys, false));
                 }
-                let key = entry.composite.get(4..).and_then(|key| std::str::from_utf8(key).ok());
+                let key = entry
+                    .composite
+                    .get(4..)
+                    .and_then(|key| std::str::from_utf8(key).ok());
                 keys.extend(key.filter(|key| self.wanted(key)).map(str::to_owned));
                 if keys.len() == KEYS_MAX {
                     return Ok((keys, true));

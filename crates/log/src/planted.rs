@@ -25,7 +25,10 @@ pub enum PlantedBug {
 pub(crate) static SKIP_BAD_CRC: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn apply(options: &Options) {
-    SKIP_BAD_CRC.store(options.planted == Some(PlantedBug::SkipBadCrc), Ordering::Relaxed);
+    SKIP_BAD_CRC.store(
+        options.planted == Some(PlantedBug::SkipBadCrc),
+        Ordering::Relaxed,
+    );
 }
 
 /// What a buggy writer does instead of a sync; `None` for a good one.

@@ -56,10 +56,18 @@ impl ActiveIndex {
         let range = self.id_range.get_or_insert(IdRange::EMPTY);
         for event in events {
             range.add(event.id);
-            self.lanes.entry(event.lane).or_default().push(event.offset, event.position);
+            self.lanes
+                .entry(event.lane)
+                .or_default()
+                .push(event.offset, event.position);
         }
-        self.ids.extend(events.iter().map(|event| (event.id_hash, event.position)));
-        self.keys.extend(events.iter().filter_map(|event| Some((event.key_hash?, event.position))));
+        self.ids
+            .extend(events.iter().map(|event| (event.id_hash, event.position)));
+        self.keys.extend(
+            events
+                .iter()
+                .filter_map(|event| Some((event.key_hash?, event.position))),
+        );
     }
 
     pub(crate) fn lanes(&self) -> impl Iterator<Item = Lane> {
@@ -76,7 +84,9 @@ impl ActiveIndex {
 
     /// Up to `max` events of a lane from offset `from` on, as (offset, position).
     pub(crate) fn positions(&self, lane: Lane, from: u64, max: usize) -> Vec<(u64, u32)> {
-        let Some(lane) = self.lanes.get(&lane) else { return Vec::new() };
+        let Some(lane) = self.lanes.get(&lane) else {
+            return Vec::new();
+        };
         let mut out = Vec::with_capacity(max.min(1024));
         for run in &lane.runs {
             let skip = from.saturating_sub(run.first) as usize;
@@ -89,7 +99,9 @@ impl ActiveIndex {
 
     /// Up to `max` events of a lane before offset `before`, newest first.
     pub(crate) fn positions_before(&self, lane: Lane, before: u64, max: usize) -> Vec<(u64, u32)> {
-        let Some(lane) = self.lanes.get(&lane) else { return Vec::new() };
+        let Some(lane) = self.lanes.get(&lane) else {
+            return Vec::new();
+        };
         let mut out = Vec::new();
         for run in lane.runs.iter().rev() {
             let count = (before.saturating_sub(run.first) as usize).min(run.positions.len());
@@ -145,7 +157,10 @@ impl ActiveLane {
             Some(run) if run.first + run.positions.len() as u64 == offset => {
                 run.positions.push(position);
             }
-            _ => self.runs.push(Run { first: offset, positions: vec![position] }),
+            _ => self.runs.push(Run {
+                first: offset,
+                positions: vec![position],
+            }),
         }
     }
 }
@@ -173,7 +188,11 @@ struct Link {
 impl HashChain {
     fn extend(&self, entries: impl Iterator<Item = (u64, u32)>) {
         let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chain.links.extend(entries.map(|(hash, position)| Link { hash, position, before: 0 }));
+        chain.links.extend(entries.map(|(hash, position)| Link {
+            hash,
+            position,
+            before: 0,
+        }));
     }
 
     fn find(&self, hash: u64) -> Vec<u32> {
@@ -181,7 +200,9 @@ impl HashChain {
         chain.catch_up();
         let mut found = Vec::new();
         let mut next = chain.newest.get(&hash).copied().unwrap_or(0);
-        while let Some(link) = next.checked_sub(1).and_then(|place| chain.links.get(place as usize))
+        while let Some(link) = next
+            .checked_sub(1)
+            .and_then(|place| chain.links.get(place as usize))
         {
             found.push(link.position);
             next = link.before;

@@ -84,7 +84,10 @@ impl SegmentIndex {
         match self {
             Self::Memory(index) => {
                 let after = index.frames().partition_point(before);
-                Ok(after.checked_sub(1).and_then(|place| index.frames().get(place)).copied())
+                Ok(after
+                    .checked_sub(1)
+                    .and_then(|place| index.frames().get(place))
+                    .copied())
             }
             Self::Side(file) => file.last_sample(before),
         }

@@ -36,7 +36,10 @@ pub(crate) struct Section {
 
 impl Section {
     pub(crate) const fn of(start: usize, count: usize) -> Self {
-        Self { start: start as u64, count: count as u64 }
+        Self {
+            start: start as u64,
+            count: count as u64,
+        }
     }
 }
 
@@ -63,7 +66,10 @@ impl Footer {
         put_u32(&mut out, self.salt);
         put_u64(&mut out, self.name.base);
         put_u32(&mut out, self.name.generation);
-        put_u32(&mut out, u32::from(self.sealed) | u32::from(self.id_range.has_others) << 1);
+        put_u32(
+            &mut out,
+            u32::from(self.sealed) | u32::from(self.id_range.has_others) << 1,
+        );
         put_u64(&mut out, self.next_seq);
         put_u64(&mut out, self.end_position);
         put_u64(&mut out, self.first_ms);
@@ -91,7 +97,10 @@ impl Footer {
             return None;
         }
         let salt = fields.u32()?;
-        let name = SegmentName { base: fields.u64()?, generation: fields.u32()? };
+        let name = SegmentName {
+            base: fields.u64()?,
+            generation: fields.u32()?,
+        };
         let flags = fields.u32()?;
         let next_seq = fields.u64()?;
         let end_position = fields.u64()?;
@@ -102,9 +111,16 @@ impl Footer {
         let greatest = EventId::from_bytes(fields.array()?);
         let mut sections = [Section::default(); SECTIONS];
         for section in &mut sections {
-            *section = Section { start: fields.u64()?, count: fields.u64()? };
+            *section = Section {
+                start: fields.u64()?,
+                count: fields.u64()?,
+            };
         }
-        let id_range = IdRange { least, greatest, has_others: flags & 2 != 0 };
+        let id_range = IdRange {
+            least,
+            greatest,
+            has_others: flags & 2 != 0,
+        };
         Some(Self {
             name,
             salt,
@@ -125,7 +141,12 @@ impl Block {
         let offset = fields.u64()?;
         let position = fields.u32()?;
         let count = fields.u32()?;
-        Some(Self { offset, position, count, start: fields.u64()? })
+        Some(Self {
+            offset,
+            position,
+            count,
+            start: fields.u64()?,
+        })
     }
 }
 
@@ -198,7 +219,9 @@ impl SideFile {
     ) -> Result<Self> {
         let len = file.len()?;
         let mut bytes = [0; FOOTER_BYTES];
-        let start = len.checked_sub(FOOTER_BYTES as u64).ok_or(SideFileError::Damaged)?;
+        let start = len
+            .checked_sub(FOOTER_BYTES as u64)
+            .ok_or(SideFileError::Damaged)?;
         read_exact_at(&*file, &mut bytes, start)?;
         let footer = Footer::decode(&bytes).ok_or(SideFileError::Damaged)?;
         if footer.name != name || footer.salt != salt {
@@ -206,7 +229,11 @@ impl SideFile {
         }
         let [.., filter, _] = footer.sections;
         let filter = Filter::new(filter.start, filter.count as usize, budget.clone());
-        Ok(Self { pages: PagedFile::new(file, salt), footer, filter })
+        Ok(Self {
+            pages: PagedFile::new(file, salt),
+            footer,
+            filter,
+        })
     }
 
     pub(crate) const fn footer(&self) -> &Footer {
@@ -259,7 +286,11 @@ impl SideFile {
         let start = lane.directory + index * BLOCK_BYTES as u64;
         // The start of the next block is where the last one ends; behind the very last block the
         // directory says it by itself.
-        let after = if index as usize + count < lane.blocks as usize { BLOCK_BYTES } else { 8 };
+        let after = if index as usize + count < lane.blocks as usize {
+            BLOCK_BYTES
+        } else {
+            8
+        };
         let directory = self.read(start, count * BLOCK_BYTES + after)?;
         let mut fields = Fields(&directory);
         let mut blocks = Vec::with_capacity(count);
@@ -273,11 +304,15 @@ impl SideFile {
             last.u64()
         };
         let first = blocks.first().map_or(0, |block| block.start);
-        let end = end.and_then(|end| end.checked_sub(first)).ok_or(SideFileError::Damaged)?;
+        let end = end
+            .and_then(|end| end.checked_sub(first))
+            .ok_or(SideFileError::Damaged)?;
         let deltas = self.read(first, end as usize)?;
         let mut out = Vec::with_capacity(count * BLOCK_ENTRIES);
         for block in &blocks {
-            let from = deltas.get((block.start - first) as usize..).unwrap_or_default();
+            let from = deltas
+                .get((block.start - first) as usize..)
+                .unwrap_or_default();
             decode_block(block, from, &mut out).ok_or(SideFileError::Damaged)?;
         }
         Ok(out)
@@ -285,7 +320,10 @@ impl SideFile {
 
     /// Up to `max` events of a lane from offset `from` on, as (offset, position).
     pub(crate) fn positions(&self, lane: Lane, from: u64, max: usize) -> Result<Vec<(u64, u32)>> {
-        let Some(entry) = self.lane(lane)?.filter(|entry| entry.count > 0 && entry.last >= from) else {
+        let Some(entry) = self
+            .lane(lane)?
+            .filter(|entry| entry.count > 0 && entry.last >= from)
+        else {
             return Ok(Vec::new());
         };
         let blocks = u64::from(entry.blocks);
@@ -306,7 +344,10 @@ impl SideFile {
         before: u64,
         max: usize,
     ) -> Result<Vec<(u64, u32)>> {
-        let Some(entry) = self.lane(lane)?.filter(|entry| entry.count > 0 && entry.first < before) else {
+        let Some(entry) = self
+            .lane(lane)?
+            .filter(|entry| entry.count > 0 && entry.first < before)
+        else {
             return Ok(Vec::new());
         };
         let blocks = u64::from(entry.blocks);
@@ -326,13 +367,20 @@ impl SideFile {
             return Ok(None);
         };
         let blocks = u64::from(entry.blocks);
-        let after = partition_point(blocks, |at| Ok(self.block(&entry, at)?.position <= position))?;
+        let after = partition_point(
+            blocks,
+            |at| Ok(self.block(&entry, at)?.position <= position),
+        )?;
         let entries = self.blocks(&entry, after.saturating_sub(1), 2)?;
-        Ok(entries.iter().find(|&&(_, known)| known >= position).map(|&(offset, _)| offset))
+        Ok(entries
+            .iter()
+            .find(|&&(_, known)| known >= position)
+            .map(|&(offset, _)| offset))
     }
 
     fn may_have(&self, hash: u64) -> Result<bool> {
-        self.filter.may_have(hash, |start, count| self.read(start, count))
+        self.filter
+            .may_have(hash, |start, count| self.read(start, count))
     }
 
     /// The values that stand under a hash in a table.
@@ -344,8 +392,10 @@ impl SideFile {
             return Err(SideFileError::Damaged);
         };
         let count = last.checked_sub(first).ok_or(SideFileError::Damaged)? as usize;
-        let entries =
-            self.read(table.start + u64::from(first) * HASH_BYTES as u64, count * HASH_BYTES)?;
+        let entries = self.read(
+            table.start + u64::from(first) * HASH_BYTES as u64,
+            count * HASH_BYTES,
+        )?;
         let mut fields = Fields(&entries);
         let mut found = Vec::new();
         while let (Some(known), Some(value)) = (fields.u64(), fields.u32()) {
@@ -403,7 +453,9 @@ impl SideFile {
             let bytes = self.read(restarts.start + at * 4, 4)?;
             let start = Fields(&bytes).u32().ok_or(SideFileError::Damaged)?;
             let mut scan = KeyScan::at(self, keys.start + u64::from(start));
-            Ok(scan.next()?.is_some_and(|entry| entry.composite.as_slice() <= from))
+            Ok(scan
+                .next()?
+                .is_some_and(|entry| entry.composite.as_slice() <= from))
         })?;
         let Some(restart) = before.checked_sub(1) else {
             return Ok(KeyScan::at(self, keys.start));
@@ -427,9 +479,11 @@ impl SideFile {
         let bytes = self.read(frames.start + index * SAMPLE_BYTES as u64, SAMPLE_BYTES)?;
         let mut fields = Fields(&bytes);
         match (fields.u64(), fields.u64(), fields.u32()) {
-            (Some(seq), Some(append_ms), Some(position)) => {
-                Ok(FrameSample { seq, append_ms, position })
-            }
+            (Some(seq), Some(append_ms), Some(position)) => Ok(FrameSample {
+                seq,
+                append_ms,
+                position,
+            }),
             _ => Err(SideFileError::Damaged),
         }
     }
@@ -441,7 +495,10 @@ impl SideFile {
     ) -> Result<Option<FrameSample>> {
         let [.., frames, _, _] = self.footer.sections;
         let after = partition_point(frames.count, |at| Ok(before(&self.sample(at)?)))?;
-        after.checked_sub(1).map(|index| self.sample(index)).transpose()
+        after
+            .checked_sub(1)
+            .map(|index| self.sample(index))
+            .transpose()
     }
 }
 
@@ -466,7 +523,13 @@ pub(crate) struct KeyScan<'a> {
 impl<'a> KeyScan<'a> {
     fn at(file: &'a SideFile, position: u64) -> Self {
         let window = Vec::new();
-        Self { file, position, composite: Vec::new(), window, window_start: position }
+        Self {
+            file,
+            position,
+            composite: Vec::new(),
+            window,
+            window_start: position,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<KeyEntry>> {
@@ -489,7 +552,9 @@ impl<'a> KeyScan<'a> {
                 return Err(SideFileError::Damaged);
             }
             self.window_start = self.position;
-            self.window = self.file.read(self.position, span.min(end - self.position) as usize)?;
+            self.window = self
+                .file
+                .read(self.position, span.min(end - self.position) as usize)?;
             span *= 8;
         }
     }
@@ -501,7 +566,10 @@ fn decode_key(fields: &mut Fields<'_>, before: &[u8]) -> Option<KeyEntry> {
     let suffix = fields.bytes(length)?;
     let mut composite = before.get(..same)?.to_vec();
     composite.extend_from_slice(suffix);
-    Some(KeyEntry { composite, positions: decode_postings(fields, usize::MAX)? })
+    Some(KeyEntry {
+        composite,
+        positions: decode_postings(fields, usize::MAX)?,
+    })
 }
 
 fn decode_postings(fields: &mut Fields<'_>, max: usize) -> Option<Vec<u32>> {
@@ -517,7 +585,10 @@ fn decode_postings(fields: &mut Fields<'_>, max: usize) -> Option<Vec<u32>> {
 
 fn decode_lane(bytes: &[u8]) -> Option<LaneEntry> {
     let mut fields = Fields(bytes);
-    let lane = Lane { topic: TopicId(fields.u32()?), partition: Partition::new(fields.u32()?) };
+    let lane = Lane {
+        topic: TopicId(fields.u32()?),
+        partition: Partition::new(fields.u32()?),
+    };
     Some(LaneEntry {
         lane,
         start: fields.u64()?,

@@ -74,7 +74,10 @@ impl<'a> SegmentScan<'a> {
         }
         self.done = true;
         let torn = self.peek(start)?.is_some();
-        Ok(Some(FrameEvent::End { position: start, torn }))
+        Ok(Some(FrameEvent::End {
+            position: start,
+            torn,
+        }))
     }
 
     fn pass(&mut self, (header, crc, bytes): (FrameHeader, u32, Bytes)) -> FrameEvent {
@@ -83,7 +86,12 @@ impl<'a> SegmentScan<'a> {
         self.chain = Some(crc);
         // A seal is the last frame, and whatever follows it is of no concern.
         self.done = header.kind == FrameKind::Seal;
-        FrameEvent::Frame { position, header, crc, bytes }
+        FrameEvent::Frame {
+            position,
+            header,
+            crc,
+            bytes,
+        }
     }
 
     fn peek(&mut self, position: u64) -> io::Result<Option<FrameHeader>> {
@@ -96,12 +104,16 @@ impl<'a> SegmentScan<'a> {
 
     /// The valid frame at `position`, if there is one and it continues the chain.
     fn frame_at(&mut self, position: u64) -> io::Result<Option<(FrameHeader, u32, Bytes)>> {
-        let Some(header) = self.peek(position)? else { return Ok(None) };
+        let Some(header) = self.peek(position)? else {
+            return Ok(None);
+        };
         if self.chain.is_some_and(|chain| chain != header.previous_crc) {
             return Ok(None);
         }
         let bytes = self.bytes(position, header.frame_bytes() as usize)?;
-        Ok(header.check(self.salt, &bytes).map(|crc| (header, crc, bytes)))
+        Ok(header
+            .check(self.salt, &bytes)
+            .map(|crc| (header, crc, bytes)))
     }
 
     /// Where the next valid frame behind a bad one starts. No frame is longer than the limit, so
@@ -132,7 +144,9 @@ impl<'a> SegmentScan<'a> {
         if let Some(bytes) = self.windowed(position, count) {
             return Ok(bytes);
         }
-        let span = count.max(CHUNK_BYTES).min(self.end.saturating_sub(position) as usize);
+        let span = count
+            .max(CHUNK_BYTES)
+            .min(self.end.saturating_sub(position) as usize);
         let mut buffer = match std::mem::take(&mut self.window).try_into_mut() {
             Ok(unique) if unique.len() >= span => unique,
             _ => BytesMut::zeroed(span),
@@ -142,7 +156,9 @@ impl<'a> SegmentScan<'a> {
         buffer.truncate(read);
         self.window = buffer.freeze();
         self.window_start = position;
-        Ok(self.windowed(position, count).unwrap_or_else(|| self.window.clone()))
+        Ok(self
+            .windowed(position, count)
+            .unwrap_or_else(|| self.window.clone()))
     }
 
     fn windowed(&self, position: u64, count: usize) -> Option<Bytes> {
