@@ -15,20 +15,21 @@ pub enum PlantedBug {
     NoDirectorySync,
     /// A segment is left before its last frames are synced.
     RollWithoutSync,
-    /// Records are served whatever their checksum says.
+    /// Records are served whatever their checksum says. For the whole process, from then on.
     SkipBadCrc,
     /// A failed sync is tried again, and believed.
     RetriedFsync,
 }
 
-/// Checksums of records are not looked at, for the whole process.
-pub(crate) static SKIP_BAD_CRC: AtomicBool = AtomicBool::new(false);
+// For the whole process: records are read far from any options.
+static SKIP_BAD_CRC: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn apply(options: &Options) {
-    SKIP_BAD_CRC.store(
-        options.planted == Some(PlantedBug::SkipBadCrc),
-        Ordering::Relaxed,
-    );
+    SKIP_BAD_CRC.store(options.planted == Some(PlantedBug::SkipBadCrc), Ordering::Relaxed);
+}
+
+pub(crate) fn skips_bad_crc() -> bool {
+    SKIP_BAD_CRC.load(Ordering::Relaxed)
 }
 
 /// What a buggy writer does instead of a sync; `None` for a good one.
