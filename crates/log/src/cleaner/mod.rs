@@ -81,7 +81,7 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
         from = run.end_seq();
         cleaned += run.segments.len();
         let segments = run.segments.clone();
-        let replacement = rewrite::rewrite(engine, run)?;
+        let replacement = rewrite::rewrite(engine, &run)?;
         swap(engine, segments, replacement)?;
     }
     Ok(cleaned)
