@@ -58,53 +58,23 @@ impl RecordHeader {
         if crc32c::crc32c_append(salt, &head[..40]) != stored {
             return None;
         }
-        let mut fields = Fields(head);
-        let body_bytes = fields.u32()?;
-        let body_crc = fields.u32()?;
-        let topic = TopicId(fields.u32()?);
-        let partition = Partition::new(fields.u32()?);
-        let offset = fields.u64()?;
-        let seq = fields.u64()?;
-        let stamp = fields.u64()?;
-        Some(Self {
-            body_bytes,
-            body_crc,
+        Some(Self::fields(head))
+    }
+
+    /// The fields, whatever the checksum says.
+    fn fields(head: &[u8; RECORD_HEADER_BYTES]) -> Self {
+        let stamp = u64_at::<32>(head);
+        let topic = TopicId(u32_at::<8>(head));
+        let partition = Partition::new(u32_at::<12>(head));
+        Self {
+            body_bytes: u32_at::<0>(head),
+            body_crc: u32_at::<4>(head),
             lane: Lane { topic, partition },
-            offset,
-            seq,
+            offset: u64_at::<16>(head),
+            seq: u64_at::<24>(head),
             append_ms: stamp & APPEND_MS_MAX,
             flags: (stamp >> 48) as u16,
-        })
-    }
-
-    /// The stored header checksums of the records of a body, by their stated lengths.
-    pub(crate) fn checksums(body: &[u8]) -> impl Iterator<Item = [u8; 4]> {
-        let mut rest = body;
-        std::iter::from_fn(move || {
-            let (head, after) = rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
-            let length = u32::from_le_bytes(*head.first_chunk()?);
-            // Past the end only if damaged; then the sum is wrong anyhow.
-            rest = after.get(length as usize..).unwrap_or_default();
-            head.last_chunk().copied()
-        })
-    }
-
-    /// Whether `body` is `count` whole records, each with the checksums it says.
-    pub(crate) fn all_good(salt: u32, body: &[u8], count: u32) -> bool {
-        let mut rest = body;
-        for _ in 0..count {
-            let Some(header) = Self::decode(salt, rest) else {
-                return false;
-            };
-            let Some(record) = rest.get(RECORD_HEADER_BYTES..header.record_bytes()) else {
-                return false;
-            };
-            if crc32c::crc32c(record) != header.body_crc {
-                return false;
-            }
-            rest = rest.get(header.record_bytes()..).unwrap_or_default();
         }
-        rest.is_empty()
     }
 
     /// Header and body together.
@@ -174,92 +144,106 @@ pub(crate) fn same_content(one: &[u8], other: &[u8]) -> bool {
 /// An event as it lies in the log: a view of bytes that are shared, read field by field.
 #[derive(Debug, Clone)]
 pub struct Record {
-    header: RecordHeader,
-    body: Bytes,
+    /// Header and body; never shorter than both.
+    bytes: Bytes,
 }
 
 impl Record {
     /// The record at the start of `bytes`, checked whole.
     pub(crate) fn decode(salt: u32, bytes: &Bytes) -> Option<Self> {
         let header = RecordHeader::decode(salt, bytes)?;
-        if bytes.len() < header.record_bytes() || header.body_bytes < FIXED_BODY_BYTES as u32 {
-            return None;
-        }
-        let body = bytes.slice(RECORD_HEADER_BYTES..header.record_bytes());
+        let record = Self::unchecked(bytes, 0)?;
         #[cfg(feature = "planted-bugs")]
         if crate::planted::skips_bad_crc() {
-            return Some(Self { header, body });
+            return Some(record);
         }
-        (crc32c::crc32c(&body) == header.body_crc).then_some(Self { header, body })
+        (crc32c::crc32c(record.body()) == header.body_crc).then_some(record)
     }
 
-    pub(crate) const fn header(&self) -> &RecordHeader {
-        &self.header
+    /// The record at a place in the bytes of a frame whose sum was good, or that never left memory.
+    pub(crate) fn unchecked(frame: &Bytes, start: usize) -> Option<Self> {
+        let head = frame.get(start..)?.first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*head) as usize;
+        let end = start + RECORD_HEADER_BYTES + length;
+        if length < FIXED_BODY_BYTES || end > frame.len() {
+            return None;
+        }
+        Some(Self { bytes: frame.slice(start..end) })
     }
 
-    pub(crate) const fn body(&self) -> &Bytes {
-        &self.body
+    pub(crate) fn header(&self) -> RecordHeader {
+        RecordHeader::fields(self.head())
+    }
+
+    fn head(&self) -> &[u8; RECORD_HEADER_BYTES] {
+        self.bytes.first_chunk().unwrap_or(&[0; RECORD_HEADER_BYTES])
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default()
     }
 
     /// Topic and partition.
-    pub const fn lane(&self) -> Lane {
-        self.header.lane
+    pub fn lane(&self) -> Lane {
+        let head = self.head();
+        let partition = Partition::new(u32_at::<12>(head));
+        Lane { topic: TopicId(u32_at::<8>(head)), partition }
     }
 
     /// Place in the partition.
-    pub const fn offset(&self) -> Offset {
-        Offset::new(self.header.offset)
+    pub fn offset(&self) -> Offset {
+        Offset::new(u64_at::<16>(self.head()))
     }
 
     /// Place in the log.
-    pub const fn seq(&self) -> Seq {
-        Seq::new(self.header.seq)
+    pub fn seq(&self) -> Seq {
+        Seq::new(u64_at::<24>(self.head()))
     }
 
     /// When the log took it.
-    pub const fn appended_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.header.append_ms)
+    pub fn appended_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.header().append_ms)
     }
 
     /// Whether it says that its key is gone.
-    pub const fn is_tombstone(&self) -> bool {
-        self.header.is_tombstone()
+    pub fn is_tombstone(&self) -> bool {
+        self.header().is_tombstone()
     }
 
     /// Its identity.
     pub fn id(&self) -> EventId {
-        EventId::from_bytes(self.body.first_chunk().copied().unwrap_or_default())
+        EventId::from_bytes(self.body().first_chunk().copied().unwrap_or_default())
     }
 
     /// Event time.
     pub fn ts(&self) -> Timestamp {
-        let field = self.body.get(16..24).and_then(|bytes| Fields(bytes).u64());
+        let field = self.body().get(16..24).and_then(|bytes| Fields(bytes).u64());
         Timestamp::from_millis(field.unwrap_or_default())
     }
 
     /// The key.
     pub fn key(&self) -> Option<&str> {
-        if self.header.flags & HAS_KEY == 0 {
+        if self.header().flags & HAS_KEY == 0 {
             return None;
         }
-        text16(&mut Fields(self.body.get(FIXED_BODY_BYTES..)?))
+        text16(&mut Fields(self.body().get(FIXED_BODY_BYTES..)?))
     }
 
     /// The payload, as the bytes that were published.
     pub fn payload(&self) -> Payload {
-        let start = self.payload_start().unwrap_or(self.body.len());
-        Payload::from_stored(self.body.slice(start..))
+        let left = self.payload_bytes().unwrap_or(0);
+        Payload::from_stored(self.bytes.slice(self.bytes.len() - left..))
     }
 
     /// Bytes in the log.
     pub const fn bytes(&self) -> usize {
-        self.header.record_bytes()
+        self.bytes.len()
     }
 
     /// The whole event, given the name of its topic. `None` only if the log was written by a
     /// faulty program: the checksums were good.
     pub fn to_event(&self, topic: &Topic) -> Option<Event> {
-        let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
+        let mut fields = Fields(self.body().get(FIXED_BODY_BYTES..)?);
         let key = self.has(HAS_KEY, &mut fields, |fields| Key::new(text16(fields)?).ok())?;
         let sid = self
             .has(HAS_SESSION, &mut fields, |fields| Some(SessionId::from_bytes(fields.array()?)))?;
@@ -283,10 +267,10 @@ impl Record {
             ts: self.ts(),
             topic: topic.clone(),
             key,
-            partition: self.header.lane.partition,
+            partition: self.lane().partition,
             offset: self.offset(),
             headers: headers.unwrap_or_default(),
-            payload: Payload::from_stored(self.body.slice(self.body.len() - fields.0.len()..)),
+            payload: Payload::from_stored(self.bytes.slice(self.bytes.len() - fields.0.len()..)),
             caused_by: caused_by.unwrap_or_default(),
             tags: tags.unwrap_or_default(),
         })
@@ -299,11 +283,11 @@ impl Record {
         fields: &mut Fields<'a>,
         read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
     ) -> Option<Option<T>> {
-        if self.header.flags & flag == 0 { Some(None) } else { read(fields).map(Some) }
+        if self.header().flags & flag == 0 { Some(None) } else { read(fields).map(Some) }
     }
 
-    fn payload_start(&self) -> Option<usize> {
-        let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
+    fn payload_bytes(&self) -> Option<usize> {
+        let mut fields = Fields(self.body().get(FIXED_BODY_BYTES..)?);
         self.has(HAS_KEY, &mut fields, skip_text)?;
         self.has(HAS_SESSION, &mut fields, |fields| fields.bytes(16))?;
         self.has(HAS_HEADERS, &mut fields, |fields| {
@@ -315,8 +299,21 @@ impl Record {
         self.has(HAS_TAGS, &mut fields, |fields| {
             (0..fields.u8()?).try_for_each(|_| skip_text(fields))
         })?;
-        Some(self.body.len() - fields.0.len())
+        Some(fields.0.len())
     }
+}
+
+fn u32_at<const AT: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> u32 {
+    u32::from_le_bytes(field::<AT, 4>(head))
+}
+
+fn u64_at<const AT: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> u64 {
+    u64::from_le_bytes(field::<AT, 8>(head))
+}
+
+/// The compiler knows all places and lengths, and leaves nothing but the load.
+fn field<const AT: usize, const N: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> [u8; N] {
+    head.get(AT..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 fn skip_text(fields: &mut Fields<'_>) -> Option<()> {
