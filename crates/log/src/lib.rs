@@ -60,6 +60,8 @@ mod lock;
 
 mod codec;
 
+mod hash;
+
 mod error;
 
 mod limits;
