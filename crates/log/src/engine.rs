@@ -221,8 +221,20 @@ pub(crate) struct ReadPlace {
 impl ReadPlace {
     /// Bytes from `position` on: as many as asked for, or up to the end.
     pub(crate) fn bytes(&self, position: u64, count: usize) -> io::Result<Bytes> {
+        self.bytes_again(Bytes::new(), position, count)
+    }
+
+    /// The same, in the memory of earlier bytes if nobody else has them any more: it is still in
+    /// the caches.
+    pub(crate) fn bytes_again(
+        &self,
+        earlier: Bytes,
+        position: u64,
+        count: usize,
+    ) -> io::Result<Bytes> {
         let count = count.min(self.end.saturating_sub(position) as usize);
-        let mut buffer = Vec::new();
+        let mut buffer = earlier.try_into_mut().map(Vec::from).unwrap_or_default();
+        buffer.clear();
         self.file.append_at(&mut buffer, position, count)?;
         Ok(buffer.into())
     }

@@ -89,7 +89,11 @@ impl FrameWalk {
         if let Some(bytes) = self.windowed(count) {
             return Ok(bytes);
         }
-        self.window = self.place.bytes(self.position, count.max(self.window_bytes))?;
+        // The frame before is done with; only records that were given out hold its memory.
+        self.frame = Bytes::new();
+        let earlier = std::mem::take(&mut self.window);
+        let count_ahead = count.max(self.window_bytes);
+        self.window = self.place.bytes_again(earlier, self.position, count_ahead)?;
         self.window_start = self.position;
         self.window_bytes = (self.window_bytes * 4).min(WINDOW_BYTES_MAX);
         Ok(self.windowed(count).unwrap_or_default())

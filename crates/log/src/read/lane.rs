@@ -271,7 +271,8 @@ impl Records {
             return Ok(Some((offset, Some(record))));
         }
         engine.count_disk_read();
-        self.chunk = self.place.bytes(u64::from(position), self.chunk_bytes)?;
+        let earlier = std::mem::take(&mut self.chunk);
+        self.chunk = self.place.bytes_again(earlier, u64::from(position), self.chunk_bytes)?;
         self.chunk_start = u64::from(position);
         self.chunk_bytes = (self.chunk_bytes * 4).min(CHUNK_BYTES_MAX);
         let record = match self.in_chunk(position) {
