@@ -3,7 +3,7 @@ use std::io;
 use bytes::Bytes;
 
 use crate::engine::ReadPlace;
-use crate::segment::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Record};
+use crate::segment::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordRef};
 use crate::topic::Lane;
 
 /// What is read at once: little at first, more for those who go on.
@@ -50,11 +50,13 @@ impl FrameWalk {
     }
 
     /// The next record of the current frame that belongs to a lane.
-    pub(super) fn next_of(&mut self, lane: Lane) -> Option<Record> {
+    pub(super) fn next_of(&mut self, lane: Lane) -> Option<RecordRef<'_>> {
+        let mut start = self.next_record;
         loop {
-            let record = Record::unchecked(&self.frame, self.next_record)?;
-            self.next_record += record.bytes();
+            let record = RecordRef::unchecked(&self.frame, start)?;
+            start += record.bytes();
             if record.lane() == lane {
+                self.next_record = start;
                 return Some(record);
             }
         }
@@ -77,6 +79,7 @@ impl FrameWalk {
             }
             self.position += header.frame_bytes();
             if header.kind == FrameKind::Events {
+                self.window_frames(header.frame_bytes() as usize);
                 self.frame = frame;
                 self.next_record = FRAME_HEADER_BYTES;
                 return Ok(Step::Frame);
@@ -97,6 +100,16 @@ impl FrameWalk {
         self.window_start = self.position;
         self.window_bytes = (self.window_bytes * 4).min(WINDOW_BYTES_MAX);
         Ok(self.windowed(count).unwrap_or_default())
+    }
+
+    /// Frames that follow each other are mostly of like size: a window that holds a whole number of
+    /// them does not end within one, which would have to be read again.
+    fn window_frames(&mut self, frame_bytes: usize) {
+        if self.window_bytes >= WINDOW_BYTES_MAX {
+            let frames = (WINDOW_BYTES_MAX / frame_bytes.max(1)).max(1);
+            self.window_bytes = (frames * frame_bytes * 65 / 64).max(WINDOW_BYTES_MAX / 2);
+            self.window_bytes = self.window_bytes.max(WINDOW_BYTES_MAX * 3 / 4);
+        }
     }
 
     fn windowed(&self, count: usize) -> Option<Bytes> {

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use promethean_event::Offset;
 
 use super::frames::{FrameWalk, Step};
-use super::page::{Gap, GapReason, Page, PageLimit};
+use super::page::{Gap, GapReason, Page, PageLimit, Visited};
 use crate::engine::{Engine, ReadPlace, Segment, State};
 use crate::error::ReadError;
-use crate::segment::Record;
+use crate::segment::{Record, RecordRef};
 use crate::topic::Lane;
 
 /// Positions taken from an index at once.
@@ -70,24 +70,45 @@ impl LaneReader {
 
     /// The next events; empty at the end of the lane.
     pub fn next_page(&mut self, limit: PageLimit) -> Result<Page, ReadError> {
-        let mut filling = Filling { page: Page::default(), bytes: 0, limit };
-        while !filling.is_full() {
+        let mut records = Vec::new();
+        let visited = self.visit(limit, |record| {
+            if records.is_empty() {
+                records.reserve(limit.events.min(POSITIONS_MAX));
+            }
+            records.push(record.to_record());
+        })?;
+        Ok(Page { records, gaps: visited.gaps })
+    }
+
+    /// Shows the next events, none at the end of the lane. Cheaper than a page for those who do
+    /// not keep them.
+    pub fn visit(
+        &mut self,
+        limit: PageLimit,
+        mut show: impl FnMut(RecordRef<'_>),
+    ) -> Result<Visited, ReadError> {
+        let mut visit = Visit { visited: Visited::default(), limit };
+        while !visit.is_done() {
             match &mut self.source {
                 Source::Unknown => {
-                    if !self.advance(&mut filling)? {
+                    if !self.advance(&mut visit)? {
                         break;
                     }
                 }
-                Source::Frames(_) => self.from_frames(&mut filling)?,
-                Source::Records(_) => self.from_records(&mut filling)?,
+                Source::Frames(_) => self.from_frames(&mut visit, &mut show)?,
+                Source::Records(_) => self.from_records(&mut visit, &mut show)?,
             }
         }
-        Ok(filling.page)
+        Ok(visit.visited)
     }
 
-    fn from_frames(&mut self, filling: &mut Filling) -> Result<(), ReadError> {
+    fn from_frames(
+        &mut self,
+        visit: &mut Visit,
+        show: &mut impl FnMut(RecordRef<'_>),
+    ) -> Result<(), ReadError> {
         let Source::Frames(walk) = &mut self.source else { return Ok(()) };
-        while !filling.is_full() {
+        while !visit.is_done() {
             let Some(record) = walk.next_of(self.lane) else {
                 match walk.step()? {
                     Step::Frame => continue,
@@ -103,29 +124,37 @@ impl LaneReader {
             }
             if offset > self.next {
                 let gap = missing(&self.engine, self.lane, self.next, offset);
-                filling.page.gaps.push(gap);
+                visit.visited.gaps.push(gap);
             }
             self.next = offset + 1;
-            filling.push(record);
+            visit.count(record.bytes());
+            show(record);
         }
         Ok(())
     }
 
-    fn from_records(&mut self, filling: &mut Filling) -> Result<(), ReadError> {
+    fn from_records(
+        &mut self,
+        visit: &mut Visit,
+        show: &mut impl FnMut(RecordRef<'_>),
+    ) -> Result<(), ReadError> {
         let Source::Records(records) = &mut self.source else { return Ok(()) };
-        while !filling.is_full() {
+        while !visit.is_done() {
             let Some((offset, record)) = records.next(&self.engine)? else {
                 self.source = Source::Unknown;
                 return Ok(());
             };
             if offset > self.next {
                 let gap = missing(&self.engine, self.lane, self.next, offset);
-                filling.page.gaps.push(gap);
+                visit.visited.gaps.push(gap);
             }
             self.next = offset + 1;
             match record.filter(|record| record.lane() == self.lane) {
-                Some(record) => filling.push(record),
-                None => filling.page.gaps.push(Gap {
+                Some(record) => {
+                    visit.count(record.bytes());
+                    show(record.as_ref());
+                }
+                None => visit.visited.gaps.push(Gap {
                     lane: self.lane,
                     from: Offset::new(offset),
                     to: Offset::new(offset + 1),
@@ -137,8 +166,8 @@ impl LaneReader {
     }
 
     /// Finds out where the next events are; false at the end of the lane.
-    fn advance(&mut self, filling: &mut Filling) -> Result<bool, ReadError> {
-        let max = filling.wanted().clamp(64, POSITIONS_MAX);
+    fn advance(&mut self, visit: &mut Visit) -> Result<bool, ReadError> {
+        let max = visit.wanted().clamp(64, POSITIONS_MAX);
         loop {
             let engine = Arc::clone(&self.engine);
             let state = engine.read();
@@ -146,7 +175,7 @@ impl LaneReader {
             if self.next < lane.start.get() {
                 let (from, to) = (Offset::new(self.next), lane.start);
                 let reason = GapReason::Expired;
-                filling.page.gaps.push(Gap { lane: self.lane, from, to, reason });
+                visit.visited.gaps.push(Gap { lane: self.lane, from, to, reason });
                 self.next = lane.start.get();
             }
             if self.next >= lane.next.get() {
@@ -167,7 +196,7 @@ impl LaneReader {
             // Nothing is left of this lane in sealed segments: the rest is in the active one, or
             // compaction has removed it all.
             let to = active.map_or(lane.next.get(), |(first, _)| first);
-            filling.page.gaps.push(missing(&engine, self.lane, self.next, to));
+            visit.visited.gaps.push(missing(&engine, self.lane, self.next, to));
             self.next = to;
         }
     }
@@ -215,29 +244,25 @@ fn missing(engine: &Engine, lane: Lane, from: u64, to: u64) -> Gap {
     Gap { lane, from: Offset::new(from), to: Offset::new(to), reason }
 }
 
-/// A page in the making.
-struct Filling {
-    page: Page,
-    bytes: usize,
+/// A visit under way.
+struct Visit {
+    visited: Visited,
     limit: PageLimit,
 }
 
-impl Filling {
-    fn is_full(&self) -> bool {
-        !self.page.records.is_empty()
-            && (self.page.records.len() >= self.limit.events || self.bytes >= self.limit.bytes)
+impl Visit {
+    fn is_done(&self) -> bool {
+        self.visited.events > 0
+            && (self.visited.events >= self.limit.events || self.visited.bytes >= self.limit.bytes)
     }
 
     fn wanted(&self) -> usize {
-        self.limit.events.saturating_sub(self.page.records.len())
+        self.limit.events.saturating_sub(self.visited.events)
     }
 
-    fn push(&mut self, record: Record) {
-        if self.page.records.is_empty() {
-            self.page.records.reserve(self.limit.events.min(POSITIONS_MAX));
-        }
-        self.bytes += record.bytes();
-        self.page.records.push(record);
+    fn count(&mut self, bytes: usize) {
+        self.visited.events += 1;
+        self.visited.bytes += bytes;
     }
 }
 

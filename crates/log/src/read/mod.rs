@@ -16,4 +16,4 @@ mod page;
 
 pub use lane::LaneReader;
 pub use merged::MergedReader;
-pub use page::{Gap, GapReason, Page, PageLimit};
+pub use page::{Gap, GapReason, Page, PageLimit, Visited};

@@ -27,6 +27,17 @@ pub struct Page {
     pub gaps: Vec<Gap>,
 }
 
+/// How far a visit came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Visited {
+    /// Events that were shown.
+    pub events: usize,
+    /// Their bytes in the log.
+    pub bytes: usize,
+    /// Offsets that were passed and are not among them.
+    pub gaps: Vec<Gap>,
+}
+
 /// Offsets of a lane that are not there any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {

@@ -141,18 +141,57 @@ pub(crate) fn same_content(one: &[u8], other: &[u8]) -> bool {
     one.get(..16) == other.get(..16) && one.get(FIXED_BODY_BYTES..) == other.get(FIXED_BODY_BYTES..)
 }
 
-/// An event as it lies in the log: a view of bytes that are shared, read field by field.
+/// An event as it lies in the log, read field by field. Shares the memory that it was read into.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Header and body; never shorter than both.
     bytes: Bytes,
 }
 
+/// The same, borrowed from the memory that it was read into: costs nothing to make.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordRef<'a> {
+    head: &'a [u8; RECORD_HEADER_BYTES],
+    body: &'a [u8],
+    memory: &'a Bytes,
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident -> $result:ty),* $(,)?) => {
+        impl Record {
+            $($(#[$doc])* pub fn $name(&self) -> $result { self.as_ref().$name() })*
+        }
+    };
+}
+
+fields! {
+    /// Topic and partition.
+    lane -> Lane,
+    /// Place in the partition.
+    offset -> Offset,
+    /// Place in the log.
+    seq -> Seq,
+    /// When the log took it.
+    appended_at -> Timestamp,
+    /// Whether it says that its key is gone.
+    is_tombstone -> bool,
+    /// Its identity.
+    id -> EventId,
+    /// Event time.
+    ts -> Timestamp,
+    /// The key.
+    key -> Option<&str>,
+    /// The payload, as the bytes that were published.
+    payload -> Payload,
+    /// Bytes in the log.
+    bytes -> usize,
+}
+
 impl Record {
     /// The record at the start of `bytes`, checked whole.
     pub(crate) fn decode(salt: u32, bytes: &Bytes) -> Option<Self> {
         let header = RecordHeader::decode(salt, bytes)?;
-        let record = Self::unchecked(bytes, 0)?;
+        let record = RecordRef::unchecked(bytes, 0)?.to_record();
         #[cfg(feature = "planted-bugs")]
         if crate::planted::skips_bad_crc() {
             return Some(record);
@@ -162,88 +201,122 @@ impl Record {
 
     /// The record at a place in the bytes of a frame whose sum was good, or that never left memory.
     pub(crate) fn unchecked(frame: &Bytes, start: usize) -> Option<Self> {
-        let head = frame.get(start..)?.first_chunk::<4>()?;
-        let length = u32::from_le_bytes(*head) as usize;
-        let end = start + RECORD_HEADER_BYTES + length;
-        if length < FIXED_BODY_BYTES || end > frame.len() {
-            return None;
-        }
-        Some(Self { bytes: frame.slice(start..end) })
+        RecordRef::unchecked(frame, start).map(|record| record.to_record())
+    }
+
+    /// The record, borrowed.
+    pub fn as_ref(&self) -> RecordRef<'_> {
+        let whole = RecordRef::unchecked(&self.bytes, 0);
+        whole.unwrap_or(RecordRef {
+            head: &[0; RECORD_HEADER_BYTES],
+            body: &[],
+            memory: &self.bytes,
+        })
     }
 
     pub(crate) fn header(&self) -> RecordHeader {
-        RecordHeader::fields(self.head())
-    }
-
-    fn head(&self) -> &[u8; RECORD_HEADER_BYTES] {
-        self.bytes.first_chunk().unwrap_or(&[0; RECORD_HEADER_BYTES])
+        RecordHeader::fields(self.as_ref().head)
     }
 
     pub(crate) fn body(&self) -> &[u8] {
-        self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default()
-    }
-
-    /// Topic and partition.
-    pub fn lane(&self) -> Lane {
-        let head = self.head();
-        let partition = Partition::new(u32_at::<12>(head));
-        Lane { topic: TopicId(u32_at::<8>(head)), partition }
-    }
-
-    /// Place in the partition.
-    pub fn offset(&self) -> Offset {
-        Offset::new(u64_at::<16>(self.head()))
-    }
-
-    /// Place in the log.
-    pub fn seq(&self) -> Seq {
-        Seq::new(u64_at::<24>(self.head()))
-    }
-
-    /// When the log took it.
-    pub fn appended_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.header().append_ms)
-    }
-
-    /// Whether it says that its key is gone.
-    pub fn is_tombstone(&self) -> bool {
-        self.header().is_tombstone()
-    }
-
-    /// Its identity.
-    pub fn id(&self) -> EventId {
-        EventId::from_bytes(self.body().first_chunk().copied().unwrap_or_default())
-    }
-
-    /// Event time.
-    pub fn ts(&self) -> Timestamp {
-        let field = self.body().get(16..24).and_then(|bytes| Fields(bytes).u64());
-        Timestamp::from_millis(field.unwrap_or_default())
-    }
-
-    /// The key.
-    pub fn key(&self) -> Option<&str> {
-        if self.header().flags & HAS_KEY == 0 {
-            return None;
-        }
-        text16(&mut Fields(self.body().get(FIXED_BODY_BYTES..)?))
-    }
-
-    /// The payload, as the bytes that were published.
-    pub fn payload(&self) -> Payload {
-        let left = self.payload_bytes().unwrap_or(0);
-        Payload::from_stored(self.bytes.slice(self.bytes.len() - left..))
-    }
-
-    /// Bytes in the log.
-    pub const fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.as_ref().body
     }
 
     /// The whole event, given the name of its topic. `None` only if the log was written by a
     /// faulty program: the checksums were good.
     pub fn to_event(&self, topic: &Topic) -> Option<Event> {
-        let mut fields = Fields(self.body().get(FIXED_BODY_BYTES..)?);
+        self.as_ref().to_event(topic)
+    }
+}
+
+impl<'a> RecordRef<'a> {
+    pub(crate) fn unchecked(memory: &'a Bytes, start: usize) -> Option<Self> {
+        let (head, rest) = memory.get(start..)?.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+        let length = u32_at::<0>(head) as usize;
+        if length < FIXED_BODY_BYTES {
+            return None;
+        }
+        Some(Self { head, body: rest.get(..length)?, memory })
+    }
+
+    /// The record, with a share in its memory.
+    pub fn to_record(&self) -> Record {
+        let start = self.start() - RECORD_HEADER_BYTES;
+        Record { bytes: self.memory.slice(start..start + self.bytes()) }
+    }
+
+    /// Where the body starts in its memory.
+    fn start(&self) -> usize {
+        self.body.as_ptr().addr() - self.memory.as_ptr().addr()
+    }
+
+    /// Topic and partition.
+    pub fn lane(&self) -> Lane {
+        let partition = Partition::new(u32_at::<12>(self.head));
+        Lane { topic: TopicId(u32_at::<8>(self.head)), partition }
+    }
+
+    /// Place in the partition.
+    pub fn offset(&self) -> Offset {
+        Offset::new(u64_at::<16>(self.head))
+    }
+
+    /// Place in the log.
+    pub fn seq(&self) -> Seq {
+        Seq::new(u64_at::<24>(self.head))
+    }
+
+    /// When the log took it.
+    pub fn appended_at(&self) -> Timestamp {
+        Timestamp::from_millis(u64_at::<32>(self.head) & APPEND_MS_MAX)
+    }
+
+    /// Whether it says that its key is gone.
+    pub fn is_tombstone(&self) -> bool {
+        self.flags() & TOMBSTONE != 0
+    }
+
+    fn flags(&self) -> u16 {
+        (u64_at::<32>(self.head) >> 48) as u16
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> EventId {
+        EventId::from_bytes(self.body.first_chunk().copied().unwrap_or_default())
+    }
+
+    /// Event time.
+    pub fn ts(&self) -> Timestamp {
+        let field = self.body.get(16..24).and_then(|bytes| Fields(bytes).u64());
+        Timestamp::from_millis(field.unwrap_or_default())
+    }
+
+    /// The key.
+    pub fn key(&self) -> Option<&'a str> {
+        if self.flags() & HAS_KEY == 0 {
+            return None;
+        }
+        text16(&mut Fields(self.body.get(FIXED_BODY_BYTES..)?))
+    }
+
+    /// The payload, as the bytes that were published.
+    pub fn payload(&self) -> Payload {
+        self.last_bytes(self.payload_bytes().unwrap_or(0))
+    }
+
+    fn last_bytes(&self, count: usize) -> Payload {
+        let end = self.start() + self.body.len();
+        Payload::from_stored(self.memory.slice(end - count..end))
+    }
+
+    /// Bytes in the log.
+    pub const fn bytes(&self) -> usize {
+        RECORD_HEADER_BYTES + self.body.len()
+    }
+
+    /// See [`Record::to_event`].
+    pub fn to_event(&self, topic: &Topic) -> Option<Event> {
+        let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
         let key = self.has(HAS_KEY, &mut fields, |fields| Key::new(text16(fields)?).ok())?;
         let sid = self
             .has(HAS_SESSION, &mut fields, |fields| Some(SessionId::from_bytes(fields.array()?)))?;
@@ -270,24 +343,24 @@ impl Record {
             partition: self.lane().partition,
             offset: self.offset(),
             headers: headers.unwrap_or_default(),
-            payload: Payload::from_stored(self.bytes.slice(self.bytes.len() - fields.0.len()..)),
+            payload: self.last_bytes(fields.0.len()),
             caused_by: caused_by.unwrap_or_default(),
             tags: tags.unwrap_or_default(),
         })
     }
 
     /// The outer `None` is a field that is there but cannot be read.
-    fn has<'a, T>(
+    fn has<T>(
         &self,
         flag: u16,
         fields: &mut Fields<'a>,
         read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
     ) -> Option<Option<T>> {
-        if self.header().flags & flag == 0 { Some(None) } else { read(fields).map(Some) }
+        if self.flags() & flag == 0 { Some(None) } else { read(fields).map(Some) }
     }
 
     fn payload_bytes(&self) -> Option<usize> {
-        let mut fields = Fields(self.body().get(FIXED_BODY_BYTES..)?);
+        let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
         self.has(HAS_KEY, &mut fields, skip_text)?;
         self.has(HAS_SESSION, &mut fields, |fields| fields.bytes(16))?;
         self.has(HAS_HEADERS, &mut fields, |fields| {

@@ -86,12 +86,12 @@ fn read_topic(log: &Log, number: u32) -> anyhow::Result<usize> {
     let mut events = 0;
     let mut bytes = 0;
     loop {
-        let page = reader.next_page(PageLimit::default())?;
-        if page.records.is_empty() {
+        let visited =
+            reader.visit(PageLimit::default(), |record| bytes += record.offset().get() as usize)?;
+        if visited.events == 0 {
             break;
         }
-        events += page.records.len();
-        bytes += page.records.iter().map(|record| record.bytes()).sum::<usize>();
+        events += visited.events;
     }
     anyhow::ensure!(bytes > 0, "nothing was read");
     Ok(events)
