@@ -235,6 +235,7 @@ mod tests {
         let letter = crate::DeadLetter {
             lane: crate::LaneId::new(1),
             offset: 7,
+            epoch: 0,
             key: None,
             reason: crate::Reason::Refused,
             round: 0,

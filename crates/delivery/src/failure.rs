@@ -131,6 +131,7 @@ impl Group {
         let dead_letter = DeadLetter {
             lane: lane.id,
             offset,
+            epoch: lane.epoch,
             key: slot.key(),
             reason,
             round: slot.round,

@@ -43,8 +43,12 @@ pub struct LaneStatus {
     pub out: u32,
     /// Events that could go out if somebody took them.
     pub ready: u32,
+    /// Finished events beyond the cursor, which an unfinished one before them holds back.
+    pub holes: u32,
     /// Parked keys.
     pub parked: u32,
+    /// Released dead letters that are not finished.
+    pub released: u32,
     /// The epoch.
     pub epoch: u32,
     /// The generation of the owner.
@@ -111,13 +115,14 @@ impl Group {
         while let Some(due) = self.timers.pop_due(self.now) {
             self.is_due(due, outputs);
         }
+        self.finish_drains();
         self.apply(input, outputs);
         self.finish_drains();
         self.distribute(outputs);
         self.emit_save(outputs);
         let lanes = &self.lanes;
         self.timers.sweep(|due| is_stale(lanes, due));
-        if let Some(at) = self.timers.to_tell(self.now) {
+        if let Some(at) = self.timers.earlier_than_told(self.now) {
             outputs.push(Output::SetTimer { at });
         }
     }
@@ -255,7 +260,9 @@ impl Group {
             tail: lane.tail,
             out: lane.out,
             ready: lane.backlog(),
+            holes: lane.slots.len() as u32 - lane.open_slots(),
             parked: lane.parked.len() as u32,
+            released: lane.released.len() as u32,
             epoch: lane.epoch,
             generation: lane.owner.generation,
         })

@@ -11,6 +11,7 @@ pub enum Input<'a> {
     /// The group reads this lane from now on.
     LaneAdded(LaneStart),
     /// The group reads this lane no more; its leases are void, what it knew is saved once more.
+    /// Whoever takes the lane up, here or elsewhere, waits until that save is durable.
     LaneRemoved {
         /// The lane.
         lane: LaneId,

@@ -21,9 +21,9 @@ use crate::options::{GroupOptions, Ordered};
 use crate::place::LaneId;
 use crate::rebalance::Owner;
 use crate::slot::{Slot, Standing};
-use crate::state::{AttemptRecord, Change, LaneState};
+use crate::state::{AttemptRecord, LaneState};
 use crate::unsaved::Unsaved;
-use crate::watermark::{Span, SpanSet};
+use crate::watermark::SpanSet;
 
 /// How far first deliveries may go.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,6 +63,9 @@ pub(crate) struct Lane {
     pub(crate) released: BTreeMap<u64, Slot>,
     pub(crate) keys: NumberMap<KeyLine>,
     pub(crate) ready: VecDeque<u64>,
+    /// Ready, and their attempt is durable: they go out before any other, or they would be
+    /// counted for nothing.
+    pub(crate) recorded: VecDeque<u64>,
     pub(crate) fresh: u32,
     pub(crate) records: BTreeMap<u64, AttemptRecord>,
     pub(crate) parked: BTreeMap<u64, u64>,
@@ -103,6 +106,7 @@ impl Lane {
             released: BTreeMap::new(),
             keys: NumberMap::default(),
             ready: VecDeque::new(),
+            recorded: VecDeque::new(),
             fresh: 0,
             records: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -183,7 +187,13 @@ impl Lane {
 
     /// Events that could go out if somebody took them.
     pub(crate) fn backlog(&self) -> u32 {
-        self.fresh + self.ready.len() as u32
+        self.fresh + (self.ready.len() + self.recorded.len()) as u32
+    }
+
+    /// Slots of the window that are not done.
+    pub(crate) fn open_slots(&self) -> u32 {
+        let open = |slot: &&Slot| slot.standing != Standing::Done;
+        self.slots.iter().filter(open).count() as u32
     }
 
     /// An offset without an event to deliver.
@@ -256,88 +266,6 @@ impl Lane {
         if key.is_none_or(|key| self.key_released(key, offset)) {
             self.activate(offset);
         }
-    }
-
-    /// The event is done, whatever it was: its key goes on, the floor rises if it can.
-    pub(crate) fn finish(&mut self, offset: u64) {
-        let Some(slot) = self.mark_done(offset) else {
-            return;
-        };
-        if let Some(key) = slot.key().filter(|_| self.ordered_by_key) {
-            if slot.standing == Standing::Waiting {
-                if slot.round == 0 {
-                    self.key_unlinks(key, offset);
-                }
-            } else {
-                self.key_advances(key);
-            }
-        }
-        self.raise_floor();
-        self.note_done(offset, slot);
-    }
-
-    /// The event is a dead letter, and its key waits behind it.
-    pub(crate) fn finish_parked(&mut self, offset: u64, key: u64) {
-        let Some(slot) = self.mark_done(offset) else {
-            return;
-        };
-        self.parked.insert(key, offset);
-        self.key_parks(key);
-        self.unsaved
-            .push(Change::Parked(crate::state::ParkedKey { key, offset }));
-        self.raise_floor();
-        self.note_done(offset, slot);
-    }
-
-    fn mark_done(&mut self, offset: u64) -> Option<Slot> {
-        let slot = self.slot_mut(offset)?;
-        let was = *slot;
-        slot.standing = Standing::Done;
-        match was.standing {
-            Standing::Done => return None,
-            Standing::Fresh => self.fresh -= 1,
-            Standing::Recording => self.recording -= 1,
-            Standing::Ready if was.recorded => self.recording -= 1,
-            Standing::Out => self.out -= 1,
-            _ => {}
-        }
-        if !self.records.is_empty() {
-            self.records.remove(&offset);
-        }
-        Some(was)
-    }
-
-    fn note_done(&mut self, offset: u64, slot: Slot) {
-        self.unsaved.pressing = true;
-        if !self.released.is_empty() && self.released.remove(&offset).is_some() {
-            debug_assert!(slot.round > 0, "only released events lie beside the window");
-            self.unsaved.push(Change::Finished { offset });
-        } else if offset >= self.floor {
-            self.unsaved.acked.insert(Span {
-                from: offset,
-                to: offset + 1,
-            });
-        }
-    }
-
-    /// Moves the floor over everything that is done, and over nothing else.
-    pub(crate) fn raise_floor(&mut self) {
-        while let Some(front) = self.slots.front()
-            && front.standing == Standing::Done
-        {
-            self.slots.pop_front();
-            self.floor += 1;
-        }
-        if self.slots.is_empty() {
-            if !self.finished_ahead.is_empty() {
-                self.floor = self.finished_ahead.floor_after(self.floor);
-            }
-            if self.slots.capacity() > 8_192 {
-                // A burst is over: idle lanes are small.
-                self.slots = VecDeque::new();
-            }
-        }
-        self.walk = self.walk.max(self.floor);
     }
 
     /// The record of an event, begun if there is none.

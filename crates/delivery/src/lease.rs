@@ -41,7 +41,7 @@ impl Grant {
 impl Lane {
     /// Whether a member with room would get something.
     pub(crate) fn has_work(&self, in_order: bool) -> bool {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.recorded.is_empty() {
             return true;
         }
         self.fresh > 0
@@ -51,34 +51,43 @@ impl Lane {
 
     /// Moves events to the grant: those that come again first, for they are older.
     pub(crate) fn lend(&mut self, grant: &mut Grant) {
+        self.lend_recorded(grant);
         self.lend_ready(grant);
-        if !(grant.in_order && (self.recording > 0 || !self.ready.is_empty())) {
+        let waiting = self.recording > 0 || !self.ready.is_empty();
+        if !(grant.in_order && waiting) {
             self.lend_fresh(grant);
         }
     }
 
-    fn lend_ready(&mut self, grant: &mut Grant) {
-        for _ in 0..self.ready.len() {
-            if grant.is_used_up() {
-                return;
+    fn lend_recorded(&mut self, grant: &mut Grant) {
+        while !grant.is_used_up()
+            && let Some(offset) = self.recorded.pop_front()
+        {
+            if let Some(slot) = self.slot_mut(offset)
+                && slot.standing == Standing::Ready
+                && slot.recorded
+            {
+                slot.recorded = false;
+                self.recording -= 1;
+                self.lend_one(offset, grant);
             }
-            let Some(offset) = self.ready.pop_front() else {
-                return;
-            };
+        }
+    }
+
+    fn lend_ready(&mut self, grant: &mut Grant) {
+        while !grant.is_used_up()
+            && let Some(offset) = self.ready.pop_front()
+        {
             let (exact, recording) = (self.exact, self.recording);
             let Some(slot) = self.slot_mut(offset) else {
                 continue;
             };
-            if slot.standing != Standing::Ready {
+            if slot.standing != Standing::Ready || slot.recorded {
                 continue;
             }
             let first = slot.attempt == 0 && slot.round == 0 && !exact;
-            if slot.recorded || first || grant.unrecorded {
-                let was_recorded = core::mem::take(&mut slot.recorded);
-                if !was_recorded {
-                    slot.attempt += 1;
-                }
-                self.recording -= u32::from(was_recorded);
+            if first || grant.unrecorded {
+                slot.attempt += 1;
                 self.lend_one(offset, grant);
             } else if recording >= grant.recordings_max {
                 self.ready.push_front(offset);
@@ -218,7 +227,7 @@ impl Group {
         {
             slot.standing = Standing::Ready;
             slot.recorded = true;
-            lane.ready.push_back(attempted.offset);
+            lane.recorded.push_back(attempted.offset);
             self.settle(attempted.lane);
         }
     }

@@ -46,6 +46,8 @@ mod slot;
 
 mod key_order;
 
+mod reading;
+
 mod distribution;
 
 mod membership;
@@ -61,6 +63,8 @@ mod lease;
 mod output;
 
 mod acknowledgement;
+
+mod completion;
 
 mod watermark;
 

@@ -231,6 +231,7 @@ impl Lane {
         self.slots.clear();
         self.keys.clear();
         self.ready.clear();
+        self.recorded.clear();
         self.chores.clear();
         (self.fresh, self.out, self.recording) = (0, 0, 0);
         self.floor = to;
@@ -256,6 +257,10 @@ impl Lane {
             self.key_parks(key);
         }
         for (offset, mut slot) in kept {
+            if slot.recorded || slot.standing == Standing::Recording {
+                // Counted, but not made.
+                slot.attempt -= 1;
+            }
             slot.standing = Standing::Waiting;
             slot.recorded = false;
             slot.next = 0;

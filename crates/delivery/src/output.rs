@@ -122,6 +122,8 @@ pub struct DeadLetter {
     pub lane: LaneId,
     /// Its place there.
     pub offset: u64,
+    /// The epoch in which it was given up; a seek may have begun another one since.
+    pub epoch: u32,
     /// The hash of its key.
     pub key: Option<u64>,
     /// Why.

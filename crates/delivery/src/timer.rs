@@ -57,7 +57,7 @@ impl Timers {
     }
 
     /// The time to tell the caller, if it has to know of an earlier one than it does.
-    pub(crate) fn to_tell(&mut self, now: u64) -> Option<u64> {
+    pub(crate) fn earlier_than_told(&mut self, now: u64) -> Option<u64> {
         if self.told.is_some_and(|told| told <= now) {
             self.told = None;
         }
