@@ -11,6 +11,7 @@ use crate::output::{Output, Reason, Refusal, Refused, Reply};
 use crate::place::{LaneId, MemberId, RequestId, Token};
 use crate::slot::Standing;
 use crate::timer::Due;
+use crate::watermark::Span;
 
 /// Who asks for what.
 #[derive(Debug, Clone, Copy)]
@@ -113,41 +114,55 @@ impl Group {
     }
 
     fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, (item, reply): (Ack, &mut Reply)) {
-        let (span, token) = match item {
-            Ack::Token(token) => (token.offset..token.offset.saturating_add(1), Some(token)),
-            Ack::Offset { offset, .. } => (offset..offset.saturating_add(1), None),
-            Ack::Range { span, .. } => (span.from..span.to, None),
+        let (offset, token) = match item {
+            Ack::Token(token) => (token.offset, Some(token)),
+            Ack::Offset { offset, .. } => (offset, None),
+            Ack::Range { span, .. } => return self.ack_span(at, seat, (span, reply)),
         };
-        // A range may be absurd; no event beyond the tail was ever delivered.
-        let end = match (item, self.lanes.get(at)) {
-            (Ack::Range { .. }, Some(lane)) => span.end.min(lane.tail),
-            _ => span.end,
+        let claim = Claim {
+            offset,
+            token,
+            seat,
         };
-        let is_range = matches!(item, Ack::Range { .. });
-        let start = match (is_range, self.lanes.get(at)) {
-            (true, Some(lane)) if lane.released.is_empty() => span.start.max(lane.floor),
-            _ => span.start,
-        };
-        if start < end && start > span.start {
-            reply.refused.push(Refused {
-                offset: span.start,
-                why: Refusal::AlreadyDone,
-            });
+        match self.ack_one(at, claim) {
+            Ok(()) => reply.accepted += 1,
+            Err(why) => reply.refused.push(Refused { offset, why }),
         }
-        for offset in start..end {
+    }
+
+    /// Acks what the member holds of a span. One refusal speaks for all of them, and nothing
+    /// outside of the window is looked at, however absurd the span.
+    fn ack_span(&mut self, at: LaneRef, seat: Option<u32>, (span, reply): (Span, &mut Reply)) {
+        let Some(lane) = self.lanes.get(at) else {
+            return;
+        };
+        let window = span.from.max(lane.floor)..span.to.min(lane.next());
+        let released = lane.released.keys().copied();
+        let beside: Vec<u64> = released
+            .filter(|offset| (span.from..span.to).contains(offset) && !window.contains(offset))
+            .collect();
+        let mut refused = (span.from < window.start).then_some(Refused {
+            offset: span.from,
+            why: Refusal::AlreadyDone,
+        });
+        if span.to > lane.next() {
+            refused = refused.or(Some(Refused {
+                offset: span.from.max(lane.next()),
+                why: Refusal::Unknown,
+            }));
+        }
+        for offset in beside.into_iter().chain(window) {
             let claim = Claim {
                 offset,
-                token,
+                token: None,
                 seat,
             };
             match self.ack_one(at, claim) {
                 Ok(()) => reply.accepted += 1,
-                Err(why) => reply.refused.push(Refused { offset, why }),
+                Err(why) => refused = refused.or(Some(Refused { offset, why })),
             }
         }
-        if start >= end {
-            reply.refused.push(refused(item, Refusal::AlreadyDone));
-        }
+        reply.refused.extend(refused);
     }
 
     fn ack_one(&mut self, at: LaneRef, claim: Claim) -> Result<(), Refusal> {
@@ -211,7 +226,7 @@ impl Group {
             self.settle(at);
         });
         self.counters.nacked += u64::from(result.is_ok());
-        self.reply_one(asked, (target, result), outputs);
+        self.reply(reply_to(asked, target, result), outputs);
     }
 
     fn pass_verdict(&mut self, at: LaneRef, offset: u64, verdict: Verdict<'_>) {
@@ -260,7 +275,8 @@ impl Group {
         let result = self
             .claim(asked, target)
             .and_then(|(at, offset)| self.extend_one(at, offset, lease_ms));
-        self.reply_one(asked, (target, result), outputs);
+        // A lease is not durable, so that there is nothing to wait for.
+        outputs.push(Output::Reply(reply_to(asked, target, result)));
     }
 
     fn extend_one(&mut self, at: LaneRef, offset: u64, lease_ms: u32) -> Result<(), Refusal> {
@@ -283,23 +299,14 @@ impl Group {
             .add(deadline, Due::Leases { lane: at, from, to });
         Ok(())
     }
+}
 
-    fn reply_one(
-        &mut self,
-        asked: Question,
-        (target, result): (Ack, Result<(), Refusal>),
-        outputs: &mut Vec<Output>,
-    ) {
-        let reply = Reply {
-            request: asked.request,
-            accepted: u64::from(result.is_ok()),
-            refused: result
-                .err()
-                .map(|why| refused(target, why))
-                .into_iter()
-                .collect(),
-        };
-        self.reply(reply, outputs);
+fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply {
+    let why = result.err().map(|why| refused(target, why));
+    Reply {
+        request: asked.request,
+        accepted: u64::from(result.is_ok()),
+        refused: why.into_iter().collect(),
     }
 }
 

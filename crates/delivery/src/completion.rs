@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::hash::NumberMap;
 use crate::lane::Lane;
 use crate::slot::{Slot, Standing};
 use crate::state::{Change, ParkedKey};
@@ -31,8 +32,9 @@ impl Lane {
         let Some(slot) = self.mark_done(offset) else {
             return;
         };
-        self.parked.insert(key, offset);
-        self.key_parks(key);
+        self.parked.insert((key, offset));
+        // Released dead letters from before this one may still go on.
+        self.key_advances(key);
         self.unsaved.push(Change::Parked(ParkedKey { key, offset }));
         self.raise_floor();
         self.note_done(offset, slot);
@@ -81,11 +83,22 @@ impl Lane {
             if !self.finished_ahead.is_empty() {
                 self.floor = self.finished_ahead.floor_after(self.floor);
             }
-            if self.slots.capacity() > 8_192 {
-                // A burst is over: idle lanes are small.
-                self.slots = VecDeque::new();
-            }
+            self.shrink();
         }
         self.walk = self.walk.max(self.floor);
+    }
+
+    /// A burst is over: idle lanes are small.
+    fn shrink(&mut self) {
+        const SLOTS_KEPT: usize = 8_192;
+        if self.slots.capacity() > SLOTS_KEPT {
+            self.slots = VecDeque::new();
+        }
+        if self.keys.is_empty() && self.keys.capacity() > SLOTS_KEPT {
+            self.keys = NumberMap::default();
+        }
+        if self.ready.is_empty() && self.ready.capacity() > SLOTS_KEPT {
+            self.ready = VecDeque::new();
+        }
     }
 }

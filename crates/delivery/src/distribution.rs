@@ -78,8 +78,8 @@ impl Group {
         if lane.exact {
             // Not used; nothing is ever fresh.
             lane.horizon.durable = u64::MAX;
-        } else if lane.horizon.requested < next + ahead / 2 {
-            lane.horizon.requested = next + ahead;
+        } else if lane.horizon.requested < next.saturating_add(ahead / 2) {
+            lane.horizon.requested = next.saturating_add(ahead);
             lane.unsaved.want_horizon();
             let (epoch, to) = (lane.epoch, lane.horizon.requested);
             let lane = at;

@@ -77,7 +77,7 @@ impl LaneState {
             released: input.list(Reader::released)?,
         };
         let sorted = rising(&state.attempts, |record| record.offset)
-            && rising(&state.parked, |parked| parked.key)
+            && rising(&state.parked, |parked| (parked.key, parked.offset))
             && rising(&state.released, |event| event.offset);
         if !sorted {
             return Err(DecodeError::Invalid("order"));
@@ -106,7 +106,7 @@ impl LaneDelta {
     }
 }
 
-fn rising<T>(list: &[T], number: impl Fn(&T) -> u64) -> bool {
+fn rising<T, N: Ord>(list: &[T], number: impl Fn(&T) -> N) -> bool {
     list.iter()
         .zip(list.iter().skip(1))
         .all(|(one, next)| number(one) < number(next))
@@ -176,7 +176,10 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
             out.push(5);
             put_parked(out, *parked);
         }
-        Change::Resolved { key } => put_tagged(out, 6, *key),
+        Change::Resolved(parked) => {
+            out.push(6);
+            put_parked(out, *parked);
+        }
         Change::Released(event) => {
             out.push(7);
             put_released(out, *event);
@@ -333,9 +336,7 @@ impl<'a> Reader<'a> {
             3 => Change::Horizon(self.number()?),
             4 => Change::Attempted(self.record()?),
             5 => Change::Parked(self.parked()?),
-            6 => Change::Resolved {
-                key: self.number()?,
-            },
+            6 => Change::Resolved(self.parked()?),
             7 => Change::Released(self.released()?),
             8 => Change::Finished {
                 offset: self.number()?,
@@ -388,7 +389,8 @@ mod tests {
             any::<u64>().prop_map(Change::Horizon),
             record().prop_map(Change::Attempted),
             any::<(u64, u64)>().prop_map(|(key, offset)| Change::Parked(ParkedKey { key, offset })),
-            any::<u64>().prop_map(|key| Change::Resolved { key }),
+            any::<(u64, u64)>()
+                .prop_map(|(key, offset)| Change::Resolved(ParkedKey { key, offset })),
             any::<(u64, Option<u64>, u16)>().prop_map(|(offset, key, round)| Change::Released(
                 ReleasedEvent { offset, key, round }
             )),

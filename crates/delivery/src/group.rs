@@ -5,6 +5,7 @@ use crate::acknowledgement::Question;
 use crate::input::{Input, LaneStart, StartFrom};
 use crate::lane::Lane;
 use crate::lane_table::{LaneRef, LaneTable};
+use crate::limits::{OFFSET_MAX, TIME_MS_MAX};
 use crate::member::MemberTable;
 use crate::options::{GroupOptions, OptionsError};
 use crate::output::Output;
@@ -110,7 +111,7 @@ impl Group {
     /// as the largest so far. Times are saved with attempts and come back after a restart, so
     /// count from the epoch, once at the start, and go on with a monotonic clock.
     pub fn step(&mut self, now: u64, input: Input<'_>, outputs: &mut Vec<Output>) {
-        self.now = self.now.max(now);
+        self.now = self.now.max(now.min(TIME_MS_MAX));
         // What is over is over before anybody's answer counts.
         while let Some(due) = self.timers.pop_due(self.now) {
             self.is_due(due, outputs);
@@ -200,10 +201,11 @@ impl Group {
         if self.lanes.find(start.lane).is_some() {
             return self.appended(start.lane, start.tail);
         }
-        let mut lane = Lane::new(start.lane, start.tail, &self.options);
+        let tail = start.tail.min(OFFSET_MAX);
+        let mut lane = Lane::new(start.lane, tail, &self.options);
         match start.from {
             StartFrom::Offset(offset) => {
-                lane.floor = offset.min(start.tail);
+                lane.floor = offset.min(tail);
                 lane.walk = lane.floor;
                 lane.horizon.durable = lane.floor;
                 lane.horizon.requested = lane.floor;
@@ -240,6 +242,7 @@ impl Group {
     }
 
     fn appended(&mut self, id: LaneId, tail: u64) {
+        let tail = tail.min(OFFSET_MAX);
         let Some(at) = self.lanes.find(id) else {
             return;
         };

@@ -56,10 +56,15 @@ impl Lane {
 
     fn next_in_line(&mut self, key: u64) -> Option<u64> {
         let waiting = self.released_in_line(key);
+        let parked = self.is_parked_before(key, NONE);
         let line = self.keys.get_mut(&key)?;
         if let Some(offset) = waiting {
             line.active = offset;
             return Some(offset);
+        }
+        if parked {
+            line.active = NONE;
+            return None;
         }
         if line.first == NONE {
             self.keys.remove(&key);
@@ -80,12 +85,19 @@ impl Lane {
         Some(offset)
     }
 
-    /// The earliest released dead letter of `key` that waits. There are few released events.
+    /// The earliest released dead letter of `key` that waits, if it waits for its turn only.
+    /// There are few released events.
     fn released_in_line(&self, key: u64) -> Option<u64> {
         self.released
             .iter()
             .find(|(_, slot)| slot.standing == Standing::Waiting && slot.key() == Some(key))
             .map(|(offset, _)| *offset)
+            .filter(|offset| !self.is_parked_before(key, *offset))
+    }
+
+    /// Whether `key` waits for a dead letter from before `offset`.
+    fn is_parked_before(&self, key: u64, offset: u64) -> bool {
+        !self.parked.is_empty() && self.parked.range((key, 0)..(key, offset)).next().is_some()
     }
 
     /// Nothing of `key` moves until [`Lane::key_resolves`].
@@ -95,8 +107,9 @@ impl Lane {
 
     /// A released dead letter of `key` comes: in play if nothing else is, else next in line.
     pub(crate) fn key_released(&mut self, key: u64, offset: u64) -> bool {
+        let parked = self.is_parked_before(key, offset);
         let line = self.keys.entry(key).or_insert(KeyLine::led_by(NONE));
-        if line.active == NONE {
+        if line.active == NONE && !parked {
             line.active = offset;
             true
         } else {
@@ -104,7 +117,7 @@ impl Lane {
         }
     }
 
-    /// The dead letter that `key` waited for is out of the way.
+    /// A dead letter that `key` waited for is out of the way.
     pub(crate) fn key_resolves(&mut self, key: u64) {
         if self.keys.get(&key).is_some_and(|line| line.active == NONE) {
             self.key_advances(key);

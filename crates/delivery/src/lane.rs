@@ -12,11 +12,12 @@
 //! With `max_attempts = 1` one too many would be a dead letter that nobody ever saw, so there
 //! the first attempt is counted exactly, too, and the horizon is not used.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::hash::NumberMap;
 use crate::key_order::KeyLine;
+use crate::limits::OFFSET_MAX;
 use crate::options::{GroupOptions, Ordered};
 use crate::place::LaneId;
 use crate::rebalance::Owner;
@@ -68,7 +69,8 @@ pub(crate) struct Lane {
     pub(crate) recorded: VecDeque<u64>,
     pub(crate) fresh: u32,
     pub(crate) records: BTreeMap<u64, AttemptRecord>,
-    pub(crate) parked: BTreeMap<u64, u64>,
+    /// Keys and the dead letters they wait for.
+    pub(crate) parked: BTreeSet<(u64, u64)>,
     /// Existing events below it may have been delivered before the last crash.
     pub(crate) implied_below: u64,
     pub(crate) horizon: Horizon,
@@ -109,7 +111,7 @@ impl Lane {
             recorded: VecDeque::new(),
             fresh: 0,
             records: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            parked: BTreeSet::new(),
             implied_below: 0,
             horizon: Horizon::default(),
             finished_ahead: SpanSet::new(),
@@ -132,8 +134,8 @@ impl Lane {
     pub(crate) fn recover(&mut self, state: LaneState) {
         self.epoch = state.epoch;
         self.owner.generation = state.generation;
-        self.floor = state.floor;
-        self.walk = state.floor;
+        self.floor = state.floor.min(OFFSET_MAX);
+        self.walk = self.floor;
         self.horizon = Horizon {
             durable: state.horizon,
             requested: state.horizon,
@@ -141,6 +143,7 @@ impl Lane {
         // An event that did not exist cannot have been delivered.
         self.implied_below = state.horizon.min(self.tail);
         self.finished_ahead = state.acked;
+        self.finished_ahead.cut_above(OFFSET_MAX);
         self.unsaved.begin(state.version, state.floor);
         self.records = state
             .attempts
@@ -148,12 +151,19 @@ impl Lane {
             .map(|record| (record.offset, record))
             .collect();
         for parked in state.parked {
-            self.parked.insert(parked.key, parked.offset);
+            self.parked.insert((parked.key, parked.offset));
             self.key_parks(parked.key);
         }
-        for event in state.released {
+        // An event that is not done cannot have been released; it comes by itself.
+        let done = |offset| offset < self.floor || self.finished_ahead.contains(offset);
+        let released: Vec<_> = state
+            .released
+            .into_iter()
+            .filter(|e| done(e.offset))
+            .collect();
+        for event in released {
             let mut slot = Slot::new(Standing::Waiting).with_key(event.key);
-            slot.round = event.round;
+            slot.round = event.round.max(1);
             slot.attempt = self.records.get(&event.offset).map_or(0, |r| r.count);
             self.add_released(event.offset, slot);
         }

@@ -16,6 +16,10 @@ pub const FETCH_EVENTS_MIN: u32 = 128;
 pub const QUIET_FLOOR_EVENTS: u64 = 4_096;
 /// How long a lane rests after a fetch that failed.
 pub const FETCH_RETRY_MS: u64 = 250;
+/// No offset is as large; positions beyond it are taken for it, so that adding is safe.
+pub const OFFSET_MAX: u64 = 1 << 62;
+/// No time is as late, in milliseconds; later ones are taken for it.
+pub const TIME_MS_MAX: u64 = 1 << 62;
 /// How often one dead letter may be released again before a loop is suspected.
 pub const RELEASES_MAX: u16 = 100;
 

@@ -12,7 +12,7 @@ use crate::output::{Output, Refusal, Refused, Reply};
 use crate::place::{LaneId, RequestId};
 use crate::save::Pending;
 use crate::slot::{Slot, Standing};
-use crate::state::{Change, ReleasedEvent};
+use crate::state::{Change, ParkedKey, ReleasedEvent};
 use crate::watermark::Span;
 
 impl Group {
@@ -209,18 +209,21 @@ impl Lane {
         let Some(key) = event.key else {
             return false;
         };
-        if self.parked.get(&key) != Some(&event.offset) {
-            return false;
+        let parked = ParkedKey {
+            key,
+            offset: event.offset,
+        };
+        let waited = self.parked.remove(&(key, event.offset));
+        if waited {
+            self.unsaved.push(Change::Resolved(parked));
         }
-        self.parked.remove(&key);
-        self.unsaved.push(Change::Resolved { key });
-        true
+        waited
     }
 
     /// Begins a new epoch at `to`. Released dead letters before it stay: they do not come again
     /// by themselves.
     fn reset(&mut self, to: u64, ahead: u64) {
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         let kept: Vec<(u64, Slot)> = self
             .released
             .iter()
@@ -241,18 +244,18 @@ impl Lane {
         self.reading = Reading::Idle;
         self.records
             .retain(|offset, _| kept.binary_search_by_key(offset, |(kept, _)| *kept).is_ok());
-        self.parked.retain(|_, offset| *offset < to);
+        self.parked.retain(|(_, offset)| *offset < to);
         self.horizon = Horizon {
             durable: if self.exact { u64::MAX } else { 0 },
-            requested: to + ahead,
+            requested: to.saturating_add(ahead),
         };
         self.unsaved.push(Change::Seek {
             epoch: self.epoch,
             floor: to,
-            horizon: to + ahead,
+            horizon: to.saturating_add(ahead),
         });
         self.saved_floor(to);
-        let parked: Vec<u64> = self.parked.keys().copied().collect();
+        let parked: Vec<u64> = self.parked.iter().map(|(key, _)| *key).collect();
         for key in parked {
             self.key_parks(key);
         }

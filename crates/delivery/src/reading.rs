@@ -6,7 +6,7 @@ use crate::group::Group;
 use crate::input::Page;
 use crate::lane::{Lane, Reading};
 use crate::lane_table::LaneRef;
-use crate::limits::{FETCH_EVENTS_MAX, FETCH_EVENTS_MIN, FETCH_RETRY_MS};
+use crate::limits::{FETCH_EVENTS_MAX, FETCH_EVENTS_MIN, FETCH_RETRY_MS, OFFSET_MAX};
 use crate::options::Mode;
 use crate::output::{Fetch, Output};
 use crate::place::LaneId;
@@ -91,7 +91,7 @@ impl Group {
             return;
         }
         lane.reading = Reading::Idle;
-        lane.tail = lane.tail.max(page.to);
+        lane.tail = lane.tail.max(page.to.min(OFFSET_MAX));
         if page.from <= lane.next()
             && let Err(offset) = lane.take_page(page, window)
         {
@@ -139,11 +139,11 @@ impl Lane {
     fn take_page(&mut self, page: Page<'_>, window: usize) -> Result<(), u64> {
         let mut events = page.events.iter().peekable();
         let mut gaps = page.gaps.iter().peekable();
-        while self.next() < page.to && self.slots.len() < window {
+        while self.next() < page.to.min(OFFSET_MAX) && self.slots.len() < window {
             let offset = self.next();
             while gaps.next_if(|gap| gap.to <= offset).is_some() {}
             if let Some(gap) = gaps.peek().filter(|gap| gap.from <= offset) {
-                let to = gap.to.min(page.to);
+                let to = gap.to.min(page.to).min(OFFSET_MAX);
                 self.take_gap(to, window);
                 continue;
             }

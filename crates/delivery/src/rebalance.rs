@@ -5,6 +5,7 @@
 //! lease. The new owner is told when its generation is durable, so that generations rise also
 //! over crashes.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::assignment::{LanePlace, assign};
@@ -67,6 +68,10 @@ impl Group {
         let mut seats: Vec<(MemberId, u32)> =
             self.members.iter().map(|(seat, m)| (m.id, seat)).collect();
         seats.sort_unstable();
+        let index: BTreeMap<u32, usize> = (0..)
+            .zip(&seats)
+            .map(|(at, (_, seat))| (*seat, at))
+            .collect();
         let mut lanes: Vec<(LaneId, LaneRef)> = self
             .lanes
             .refs()
@@ -74,15 +79,12 @@ impl Group {
             .filter_map(|at| Some((self.lanes.get(at)?.id, at)))
             .collect();
         lanes.sort_unstable();
+        let holder = |at: LaneRef| index.get(&self.lanes.get(at)?.owner.target?).copied();
         let places: Vec<LanePlace> = lanes
             .iter()
             .map(|(id, at)| LanePlace {
                 lane: id.get(),
-                holder: self
-                    .lanes
-                    .get(*at)
-                    .and_then(|lane| lane.owner.target)
-                    .and_then(|target| seats.iter().position(|(_, seat)| *seat == target)),
+                holder: holder(*at),
             })
             .collect();
         let numbers: Vec<u64> = seats.iter().map(|(id, _)| id.get()).collect();
@@ -138,7 +140,7 @@ impl Group {
         lane.owner.phase = Phase::Vacant;
         if lane.owner.seat.is_some() {
             lane.owner.phase = Phase::Saving;
-            lane.owner.generation += 1;
+            lane.owner.generation = lane.owner.generation.saturating_add(1);
             let generation = lane.owner.generation;
             lane.unsaved.push(Change::Generation(generation));
             let lane = at;

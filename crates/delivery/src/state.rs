@@ -76,7 +76,7 @@ pub struct LaneState {
     pub acked: SpanSet,
     /// Exact counts, by offset.
     pub attempts: Vec<AttemptRecord>,
-    /// Parked keys, by key.
+    /// Parked keys, by key and dead letter.
     pub parked: Vec<ParkedKey>,
     /// Released dead letters, by offset.
     pub released: Vec<ReleasedEvent>,
@@ -96,11 +96,8 @@ pub enum Change {
     Attempted(AttemptRecord),
     /// A key waits from now on.
     Parked(ParkedKey),
-    /// The dead letter a key waited for was resolved.
-    Resolved {
-        /// The hash of the key.
-        key: u64,
-    },
+    /// A dead letter that a key waited for was resolved.
+    Resolved(ParkedKey),
     /// A dead letter was given back to the group.
     Released(ReleasedEvent),
     /// A released dead letter was finished, by an ack or by becoming a dead letter again.
@@ -176,8 +173,10 @@ impl LaneState {
             Change::Attempted(record) => {
                 put(&mut self.attempts, record.clone(), |have| have.offset);
             }
-            Change::Parked(parked) => put(&mut self.parked, *parked, |have| have.key),
-            Change::Resolved { key } => self.parked.retain(|parked| parked.key != *key),
+            Change::Parked(parked) => {
+                put(&mut self.parked, *parked, |have| (have.key, have.offset));
+            }
+            Change::Resolved(parked) => self.parked.retain(|have| have != parked),
             Change::Released(released) => {
                 put(&mut self.released, *released, |have| have.offset);
             }
@@ -233,7 +232,7 @@ fn is_released(released: &[ReleasedEvent], offset: u64) -> bool {
     !released.is_empty() && released.binary_search_by_key(&offset, |r| r.offset).is_ok()
 }
 
-fn put<T>(list: &mut Vec<T>, entry: T, number: impl Fn(&T) -> u64) {
+fn put<T, N: Ord>(list: &mut Vec<T>, entry: T, number: impl Fn(&T) -> N) {
     match list.binary_search_by_key(&number(&entry), &number) {
         Ok(at) => {
             if let Some(have) = list.get_mut(at) {

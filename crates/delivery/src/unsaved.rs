@@ -46,7 +46,7 @@ impl Lane {
             || unsaved.horizon
             || !unsaved.changes.is_empty()
             || !unsaved.records.is_empty()
-            || self.floor >= unsaved.floor + QUIET_FLOOR_EVENTS
+            || self.floor - unsaved.floor.min(self.floor) >= QUIET_FLOOR_EVENTS
     }
 
     /// Writes what changed into the list of changes; a seek must come after it.

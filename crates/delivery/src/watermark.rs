@@ -89,6 +89,15 @@ impl SpanSet {
         }
     }
 
+    /// Takes out every offset from `end` on.
+    pub fn cut_above(&mut self, end: u64) {
+        let kept = self.0.partition_point(|span| span.from < end);
+        self.0.truncate(kept);
+        if let Some(last) = self.0.last_mut() {
+            last.to = last.to.min(end);
+        }
+    }
+
     /// Takes out everything.
     pub fn clear(&mut self) {
         self.0.clear();
@@ -136,6 +145,12 @@ mod tests {
             let mut floored = set.clone();
             let floor = floored.floor_after(0);
             prop_assert_eq!(floor, (0..).find(|o| !model.contains(o)).unwrap_or(0));
+            let mut below = set.clone();
+            below.cut_above(cut);
+            prop_assert!(SpanSet::from_sorted(below.spans().to_vec()).is_some());
+            for offset in 0..220 {
+                prop_assert_eq!(below.contains(offset), offset < cut && model.contains(&offset));
+            }
             set.cut_below(cut);
             prop_assert!(SpanSet::from_sorted(set.spans().to_vec()).is_some());
             for offset in 0..220 {

@@ -12,7 +12,7 @@ fn seeds(usual: u64) -> u64 {
 #[test]
 fn groups_keep_their_promises() {
     let report = run(SimOptions {
-        seeds: seeds(1_500),
+        seeds: seeds(700),
         stop_at_first: true,
         ..SimOptions::default()
     });

@@ -147,3 +147,34 @@ fn what_is_not_a_dead_letter_cannot_be_released() {
     });
     assert_eq!(driver.answer(request), Some(Err(Refusal::Unknown)));
 }
+
+/// A key that waits for two dead letters goes on when both are resolved, and the earlier one,
+/// released, does not free the key from the later one.
+#[test]
+fn a_key_may_wait_for_several_dead_letters() {
+    let mut driver = parked(Park::Key);
+    let discard = |driver: &mut Driver, offset| {
+        let request = driver.request();
+        driver.feed(Input::Discard {
+            request,
+            lane: LANE,
+            event: DeadLetterRef {
+                offset,
+                key: A,
+                round: 1,
+            },
+        });
+        driver.answer(request).unwrap()
+    };
+    // 0 is given up for good, 1 is parked; then somebody wants 0 after all.
+    assert_eq!(discard(&mut driver, 0), Ok(1));
+    let (_, token) = driver.take()[0];
+    give_up(&mut driver, Ack::Token(token));
+    assert_eq!(release(&mut driver, 1), Ok(1));
+    let (_, token) = driver.take()[0];
+    assert_eq!((token.offset, token.round), (0, 1));
+    assert_eq!(driver.ack(1, Ack::Token(token)), Some(Ok(1)));
+    assert!(driver.taken().is_empty(), "1 is still parked");
+    assert_eq!(discard(&mut driver, 1), Ok(1));
+    assert_eq!(driver.taken(), [(2, 1)]);
+}

@@ -14,6 +14,8 @@ mod attempts;
 
 mod dead_letters;
 
+mod nonsense;
+
 mod order;
 
 mod owners;

@@ -36,7 +36,7 @@ pub(crate) struct LaneBooks {
     letters: BTreeMap<u64, DeadLetterRef>,
     /// Released dead letters that are not finished.
     released: BTreeMap<u64, u16>,
-    parked: BTreeMap<u64, u64>,
+    parked: BTreeSet<(u64, u64)>,
     /// Events that were overtaken: the next save must give them up.
     pub(crate) owed: BTreeSet<u64>,
     counts: BTreeMap<(u32, u64, u16), u16>,
@@ -100,7 +100,7 @@ impl LaneBooks {
         self.begins.insert(self.epoch, to);
         self.leases.clear();
         self.released.retain(|offset, _| *offset < to);
-        self.parked.retain(|_, offset| *offset < to);
+        self.parked.retain(|(_, offset)| *offset < to);
         // Those behind the new cursor come again by themselves.
         self.letters.retain(|offset, _| *offset < to);
         self.owed.clear();
@@ -122,13 +122,9 @@ impl LaneBooks {
     }
 
     fn unpark(&mut self, event: DeadLetterRef) -> bool {
-        let waits = event
+        event
             .key
-            .is_some_and(|k| self.parked.get(&k) == Some(&event.offset));
-        if let Some(key) = event.key.filter(|_| waits) {
-            self.parked.remove(&key);
-        }
-        waits
+            .is_some_and(|key| self.parked.remove(&(key, event.offset)))
     }
 
     /// A delivery. What is wrong with it.
@@ -167,7 +163,17 @@ impl LaneBooks {
             .entry((token.epoch, offset, token.round))
             .or_default();
         *count += 1;
-        let (least, most) = (*count, *count + self.restarts + 1);
+        let least = *count;
+        // A released event keeps its count over seeks.
+        let all = self
+            .counts
+            .iter()
+            .filter(|((_, o, round), _)| (*o, *round) == (offset, token.round));
+        let made: u16 = match token.round {
+            0 => least,
+            _ => all.map(|(_, count)| *count).sum(),
+        };
+        let most = made + self.restarts + 1;
         if !(least..=most.min(options.max_attempts)).contains(&token.attempt) {
             let how = format!("attempt {}, delivered {least} times", token.attempt);
             found.push(("P20", how));
@@ -196,9 +202,7 @@ impl LaneBooks {
         if let Some((other, _)) = other {
             found.push(("P13", format!("key {key} is out with {other}, too")));
         }
-        if let Some(letter) = self.parked.get(&key)
-            && *letter != offset
-        {
+        if let Some((_, letter)) = self.parked.range((key, 0)..(key, offset)).next() {
             found.push(("P13", format!("key {key} is parked behind {letter}")));
         }
         if token.round > 0 {
@@ -231,7 +235,7 @@ impl LaneBooks {
         self.leases.remove(&offset);
         self.owed.remove(&offset);
         if let Some(key) = letter.key.filter(|_| parks) {
-            self.parked.insert(key, offset);
+            self.parked.insert((key, offset));
         }
     }
 
