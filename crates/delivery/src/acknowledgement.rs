@@ -61,11 +61,7 @@ impl Group {
     /// Events are done.
     pub(crate) fn ack(&mut self, asked: Question, items: &[Ack], outputs: &mut Vec<Output>) {
         let seat = self.members.seat(asked.member);
-        let mut reply = Reply {
-            request: asked.request,
-            accepted: 0,
-            refused: Vec::new(),
-        };
+        let mut reply = Reply { request: asked.request, accepted: 0, refused: Vec::new() };
         let mut last: Option<(LaneId, LaneRef)> = None;
         for item in items {
             let (id, epoch) = match *item {
@@ -119,11 +115,7 @@ impl Group {
             Ack::Offset { offset, .. } => (offset, None),
             Ack::Range { span, .. } => return self.ack_span(at, seat, (span, reply)),
         };
-        let claim = Claim {
-            offset,
-            token,
-            seat,
-        };
+        let claim = Claim { offset, token, seat };
         match self.ack_one(at, claim) {
             Ok(()) => reply.accepted += 1,
             Err(why) => reply.refused.push(Refused { offset, why }),
@@ -141,22 +133,14 @@ impl Group {
         let beside: Vec<u64> = released
             .filter(|offset| (span.from..span.to).contains(offset) && !window.contains(offset))
             .collect();
-        let mut refused = (span.from < window.start).then_some(Refused {
-            offset: span.from,
-            why: Refusal::AlreadyDone,
-        });
+        let mut refused = (span.from < window.start)
+            .then_some(Refused { offset: span.from, why: Refusal::AlreadyDone });
         if span.to > lane.next() {
-            refused = refused.or(Some(Refused {
-                offset: span.from.max(lane.next()),
-                why: Refusal::Unknown,
-            }));
+            refused = refused
+                .or(Some(Refused { offset: span.from.max(lane.next()), why: Refusal::Unknown }));
         }
         for offset in beside.into_iter().chain(window) {
-            let claim = Claim {
-                offset,
-                token: None,
-                seat,
-            };
+            let claim = Claim { offset, token: None, seat };
             match self.ack_one(at, claim) {
                 Ok(()) => reply.accepted += 1,
                 Err(why) => refused = refused.or(Some(Refused { offset, why })),
@@ -206,11 +190,7 @@ impl Group {
         };
         let at = self.lane_of(self.lanes.find(id), epoch)?;
         let seat = self.members.seat(asked.member);
-        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim {
-            offset,
-            token,
-            seat,
-        })?;
+        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim { offset, token, seat })?;
         Ok((at, offset))
     }
 
@@ -231,15 +211,9 @@ impl Group {
 
     fn pass_verdict(&mut self, at: LaneRef, offset: u64, verdict: Verdict<'_>) {
         let failure = match verdict {
-            Verdict::Retry {
-                delay_ms,
-                error,
-                fingerprint,
-            } => Failure {
-                reason: Reason::Refused,
-                delay_ms,
-                error: Some((error, fingerprint)),
-            },
+            Verdict::Retry { delay_ms, error, fingerprint } => {
+                Failure { reason: Reason::Refused, delay_ms, error: Some((error, fingerprint)) }
+            }
             Verdict::Park { error, fingerprint } => Failure {
                 reason: Reason::Permanent,
                 delay_ms: None,
@@ -295,8 +269,7 @@ impl Group {
         slot.lease_ms = u32::try_from(deadline - began).unwrap_or(u32::MAX);
         slot.deadline = deadline;
         let (from, to) = (offset, offset + 1);
-        self.timers
-            .add(deadline, Due::Leases { lane: at, from, to });
+        self.timers.add(deadline, Due::Leases { lane: at, from, to });
         Ok(())
     }
 }

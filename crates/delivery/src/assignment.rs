@@ -37,10 +37,7 @@ pub fn assign(lanes: &[LanePlace], members: &[u64]) -> Vec<Option<usize>> {
             continue;
         }
         let lane = mix(place.lane);
-        let best = open
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, (_, member))| mix(lane ^ member));
+        let best = open.iter().enumerate().max_by_key(|(_, (_, member))| mix(lane ^ member));
         let Some((at, &(index, _))) = best else {
             continue;
         };
@@ -108,11 +105,7 @@ mod tests {
 
     fn places(owners: &[Option<usize>]) -> Vec<LanePlace> {
         let all = owners.iter().enumerate();
-        all.map(|(lane, holder)| LanePlace {
-            lane: lane as u64,
-            holder: *holder,
-        })
-        .collect()
+        all.map(|(lane, holder)| LanePlace { lane: lane as u64, holder: *holder }).collect()
     }
 
     fn loads(owners: &[Option<usize>], members: usize) -> Vec<usize> {

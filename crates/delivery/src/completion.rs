@@ -64,10 +64,7 @@ impl Lane {
             debug_assert!(slot.round > 0, "only released events lie beside the window");
             self.unsaved.push(Change::Finished { offset });
         } else if offset >= self.floor {
-            self.unsaved.acked.insert(Span {
-                from: offset,
-                to: offset + 1,
-            });
+            self.unsaved.acked.insert(Span { from: offset, to: offset + 1 });
         }
     }
 

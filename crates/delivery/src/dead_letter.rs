@@ -40,12 +40,8 @@ pub fn dead_letter_topic(topic: &Topic) -> Result<Topic, DeadLetterTopicError> {
     if is_dead_letter_topic(topic) {
         return Err(DeadLetterTopicError::Nested(topic.clone()));
     }
-    Topic::new(&format!("{DEAD_LETTER_PREFIX}{topic}")).map_err(|source| {
-        DeadLetterTopicError::Name {
-            topic: topic.clone(),
-            source,
-        }
-    })
+    Topic::new(&format!("{DEAD_LETTER_PREFIX}{topic}"))
+        .map_err(|source| DeadLetterTopicError::Name { topic: topic.clone(), source })
 }
 
 /// Whether the topic holds dead letters.
@@ -117,9 +113,7 @@ impl DeadLetterRecord {
             origin,
             attempts: letter.attempts,
             times: letter.times.clone(),
-            error: bounded_error(&redact(bounded_error(&String::from_utf8_lossy(
-                &letter.error,
-            )))),
+            error: bounded_error(&redact(bounded_error(&String::from_utf8_lossy(&letter.error)))),
             fingerprint: letter.fingerprint,
             round: letter.round,
         }
@@ -202,10 +196,7 @@ mod tests {
     #[test]
     fn one_topic_of_dead_letters_per_topic_and_none_for_dead_letters() {
         assert_eq!(dead_letter_topic(&topic("a.b")).unwrap(), topic("dlq.a.b"));
-        assert_ne!(
-            dead_letter_topic(&topic("a")),
-            dead_letter_topic(&topic("b"))
-        );
+        assert_ne!(dead_letter_topic(&topic("a")), dead_letter_topic(&topic("b")));
         for bad in [topic("dlq.a"), topic("dlq"), Topic::system("$x").unwrap()] {
             assert!(dead_letter_topic(&bad).is_err(), "{bad}");
         }
@@ -281,10 +272,7 @@ mod tests {
         for error in same {
             assert_eq!(fingerprint(error), fingerprint(same[0]), "{error}");
         }
-        assert_ne!(
-            fingerprint(same[0]),
-            fingerprint("refused after 300 ms calling \"x\"")
-        );
+        assert_ne!(fingerprint(same[0]), fingerprint("refused after 300 ms calling \"x\""));
         let _ = fingerprint("");
     }
 }

@@ -58,11 +58,7 @@ impl Group {
     fn wake(&mut self, at: LaneRef, offset: u64, due: u64) {
         let longest = self.options.backoff_ms_max.max(self.options.lease_ms_max);
         let due = due.min(self.now + u64::from(longest));
-        if let Some(slot) = self
-            .lanes
-            .get_mut(at)
-            .and_then(|lane| lane.slot_mut(offset))
-        {
+        if let Some(slot) = self.lanes.get_mut(at).and_then(|lane| lane.slot_mut(offset)) {
             slot.deadline = due;
             self.timers.add(due, Due::Retry { lane: at, offset });
         }
@@ -155,11 +151,7 @@ impl Group {
             now: self.now,
             lease_ms: self.options.lease_ms,
             events: member.room().min(batch),
-            bytes: member
-                .options
-                .max_bytes_in_flight
-                .saturating_sub(member.bytes)
-                .max(1),
+            bytes: member.options.max_bytes_in_flight.saturating_sub(member.bytes).max(1),
             recordings_max: u32::try_from(self.members.room).unwrap_or(u32::MAX),
             in_order,
             unrecorded: false,

@@ -48,16 +48,10 @@ impl LaneState {
         put_number(&mut out, u64::from(self.generation));
         put_number(&mut out, self.floor);
         put_number(&mut out, self.horizon);
-        put_list(&mut out, self.acked.spans(), |out, span| {
-            put_span(out, *span)
-        });
+        put_list(&mut out, self.acked.spans(), |out, span| put_span(out, *span));
         put_list(&mut out, &self.attempts, put_record);
-        put_list(&mut out, &self.parked, |out, parked| {
-            put_parked(out, *parked)
-        });
-        put_list(&mut out, &self.released, |out, event| {
-            put_released(out, *event)
-        });
+        put_list(&mut out, &self.parked, |out, parked| put_parked(out, *parked));
+        put_list(&mut out, &self.released, |out, event| put_released(out, *event));
         out
     }
 
@@ -98,18 +92,13 @@ impl LaneDelta {
     /// The delta in these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::open(bytes, DELTA)?;
-        let delta = Self {
-            version: input.number()?,
-            changes: input.list(Reader::change)?,
-        };
+        let delta = Self { version: input.number()?, changes: input.list(Reader::change)? };
         input.close(delta)
     }
 }
 
 fn rising<T, N: Ord>(list: &[T], number: impl Fn(&T) -> N) -> bool {
-    list.iter()
-        .zip(list.iter().skip(1))
-        .all(|(one, next)| number(one) < number(next))
+    list.iter().zip(list.iter().skip(1)).all(|(one, next)| number(one) < number(next))
 }
 
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
@@ -185,11 +174,7 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
             put_released(out, *event);
         }
         Change::Finished { offset } => put_tagged(out, 8, *offset),
-        Change::Seek {
-            epoch,
-            floor,
-            horizon,
-        } => {
+        Change::Seek { epoch, floor, horizon } => {
             put_tagged(out, 9, u64::from(*epoch));
             put_number(out, *floor);
             put_number(out, *horizon);
@@ -279,19 +264,14 @@ impl<'a> Reader<'a> {
         if count > count_max {
             return Err(DecodeError::Invalid("byte string too long"));
         }
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or(DecodeError::Truncated)?;
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(bytes.to_vec())
     }
 
     fn span(&mut self) -> Result<Span, DecodeError> {
         let from = self.number()?;
-        let to = from
-            .checked_add(self.number()?)
-            .ok_or(DecodeError::Invalid("span"))?;
+        let to = from.checked_add(self.number()?).ok_or(DecodeError::Invalid("span"))?;
         Ok(Span { from, to })
     }
 
@@ -311,10 +291,7 @@ impl<'a> Reader<'a> {
     }
 
     fn parked(&mut self) -> Result<ParkedKey, DecodeError> {
-        Ok(ParkedKey {
-            key: self.number()?,
-            offset: self.number()?,
-        })
+        Ok(ParkedKey { key: self.number()?, offset: self.number()? })
     }
 
     fn released(&mut self) -> Result<ReleasedEvent, DecodeError> {
@@ -338,9 +315,7 @@ impl<'a> Reader<'a> {
             5 => Change::Parked(self.parked()?),
             6 => Change::Resolved(self.parked()?),
             7 => Change::Released(self.released()?),
-            8 => Change::Finished {
-                offset: self.number()?,
-            },
+            8 => Change::Finished { offset: self.number()? },
             9 => Change::Seek {
                 epoch: self.narrow("epoch")?,
                 floor: self.number()?,
@@ -364,22 +339,12 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..40),
         )
             .prop_map(|((offset, count, not_before, fingerprint), times, error)| {
-                AttemptRecord {
-                    offset,
-                    count,
-                    times,
-                    not_before,
-                    error,
-                    fingerprint,
-                }
+                AttemptRecord { offset, count, times, not_before, error, fingerprint }
             })
     }
 
     fn span() -> impl Strategy<Value = Span> {
-        (0..1u64 << 40, 0..1u64 << 30).prop_map(|(from, count)| Span {
-            from,
-            to: from + count,
-        })
+        (0..1u64 << 40, 0..1u64 << 30).prop_map(|(from, count)| Span { from, to: from + count })
     }
 
     fn change() -> impl Strategy<Value = Change> {
@@ -464,9 +429,6 @@ mod tests {
                 Change::Horizon(4096),
             ],
         };
-        assert_eq!(
-            delta.encode(),
-            [1, 2, 0xac, 2, 3, 1, 5, 2, 7, 2, 3, 0x80, 0x20]
-        );
+        assert_eq!(delta.encode(), [1, 2, 0xac, 2, 3, 1, 5, 2, 7, 2, 3, 0x80, 0x20]);
     }
 }

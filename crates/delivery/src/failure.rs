@@ -20,19 +20,11 @@ pub(crate) struct Failure<'a> {
 
 impl Failure<'_> {
     pub(crate) const fn plain(reason: Reason) -> Self {
-        Self {
-            reason,
-            delay_ms: None,
-            error: None,
-        }
+        Self { reason, delay_ms: None, error: None }
     }
 
     pub(crate) const fn at_once(reason: Reason) -> Self {
-        Self {
-            reason,
-            delay_ms: Some(0),
-            error: None,
-        }
+        Self { reason, delay_ms: Some(0), error: None }
     }
 }
 
@@ -70,11 +62,7 @@ impl Group {
         if is_last {
             return self.give_up(at, offset, failure.reason);
         }
-        let failed = Failed {
-            lane: id,
-            offset,
-            attempt,
-        };
+        let failed = Failed { lane: id, offset, attempt };
         let delay = failure
             .delay_ms
             .map_or_else(|| backoff_ms(&self.options, self.seed, failed), u64::from);

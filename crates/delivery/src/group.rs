@@ -152,48 +152,30 @@ impl Group {
             Input::Credit { member, events } => self.add_credit(member, events),
             Input::MemberPaused { member } => self.set_member_paused(member, true),
             Input::MemberResumed { member } => self.set_member_paused(member, false),
-            Input::LaneReleased {
-                member,
-                lane,
-                generation,
-            } => self.released_by(member, lane, generation),
-            Input::Ack {
-                member,
-                request,
-                items,
-            } => self.ack(Question { member, request }, items, outputs),
-            Input::Nack {
-                member,
-                request,
-                target,
-                verdict,
-            } => self.nack(Question { member, request }, (target, verdict), outputs),
-            Input::Extend {
-                member,
-                request,
-                target,
-                lease_ms,
-            } => self.extend(Question { member, request }, (target, lease_ms), outputs),
+            Input::LaneReleased { member, lane, generation } => {
+                self.released_by(member, lane, generation)
+            }
+            Input::Ack { member, request, items } => {
+                self.ack(Question { member, request }, items, outputs)
+            }
+            Input::Nack { member, request, target, verdict } => {
+                self.nack(Question { member, request }, (target, verdict), outputs)
+            }
+            Input::Extend { member, request, target, lease_ms } => {
+                self.extend(Question { member, request }, (target, lease_ms), outputs)
+            }
             Input::Saved { number } => self.saved(number, outputs),
             Input::Tick => {}
-            Input::Skip {
-                request,
-                lane,
-                span,
-            } => self.skip(request, (lane, span), outputs),
+            Input::Skip { request, lane, span } => self.skip(request, (lane, span), outputs),
             Input::Seek { request, lane, to } => self.seek(request, (lane, to), outputs),
             Input::Paused => self.paused = true,
             Input::Resumed => self.paused = false,
-            Input::Release {
-                request,
-                lane,
-                event,
-            } => self.release(request, (lane, event), outputs),
-            Input::Discard {
-                request,
-                lane,
-                event,
-            } => self.discard(request, (lane, event), outputs),
+            Input::Release { request, lane, event } => {
+                self.release(request, (lane, event), outputs)
+            }
+            Input::Discard { request, lane, event } => {
+                self.discard(request, (lane, event), outputs)
+            }
         }
     }
 

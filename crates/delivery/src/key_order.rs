@@ -19,11 +19,7 @@ pub(crate) struct KeyLine {
 
 impl KeyLine {
     const fn led_by(active: u64) -> Self {
-        Self {
-            active,
-            first: NONE,
-            last: NONE,
-        }
+        Self { active, first: NONE, last: NONE }
     }
 }
 

@@ -136,31 +136,20 @@ impl Lane {
         self.owner.generation = state.generation;
         self.floor = state.floor.min(OFFSET_MAX);
         self.walk = self.floor;
-        self.horizon = Horizon {
-            durable: state.horizon,
-            requested: state.horizon,
-        };
+        self.horizon = Horizon { durable: state.horizon, requested: state.horizon };
         // An event that did not exist cannot have been delivered.
         self.implied_below = state.horizon.min(self.tail);
         self.finished_ahead = state.acked;
         self.finished_ahead.cut_above(OFFSET_MAX);
         self.unsaved.begin(state.version, state.floor);
-        self.records = state
-            .attempts
-            .into_iter()
-            .map(|record| (record.offset, record))
-            .collect();
+        self.records = state.attempts.into_iter().map(|record| (record.offset, record)).collect();
         for parked in state.parked {
             self.parked.insert((parked.key, parked.offset));
             self.key_parks(parked.key);
         }
         // An event that is not done cannot have been released; it comes by itself.
         let done = |offset| offset < self.floor || self.finished_ahead.contains(offset);
-        let released: Vec<_> = state
-            .released
-            .into_iter()
-            .filter(|e| done(e.offset))
-            .collect();
+        let released: Vec<_> = state.released.into_iter().filter(|e| done(e.offset)).collect();
         for event in released {
             let mut slot = Slot::new(Standing::Waiting).with_key(event.key);
             slot.round = event.round.max(1);
@@ -281,9 +270,8 @@ impl Lane {
     /// The record of an event, begun if there is none.
     pub(crate) fn record(&mut self, offset: u64) -> &mut AttemptRecord {
         self.unsaved.records.push(offset);
-        self.records.entry(offset).or_insert_with(|| AttemptRecord {
-            offset,
-            ..AttemptRecord::default()
-        })
+        self.records
+            .entry(offset)
+            .or_insert_with(|| AttemptRecord { offset, ..AttemptRecord::default() })
     }
 }

@@ -67,10 +67,7 @@ impl LaneTable {
     pub(crate) fn refs(&self) -> Vec<LaneRef> {
         let all = self.places.iter().enumerate();
         all.filter(|(_, (_, lane))| lane.is_some())
-            .map(|(index, (serial, _))| LaneRef {
-                index: index as u32,
-                serial: *serial,
-            })
+            .map(|(index, (serial, _))| LaneRef { index: index as u32, serial: *serial })
             .collect()
     }
 }

@@ -131,11 +131,7 @@ impl Lane {
         slot.lease_ms = grant.lease_ms;
         slot.deadline = grant.now + u64::from(grant.lease_ms);
         grant.taken_bytes += u64::from(slot.bytes);
-        grant.deliveries.push(Delivery {
-            offset,
-            attempt: slot.attempt,
-            round: slot.round,
-        });
+        grant.deliveries.push(Delivery { offset, attempt: slot.attempt, round: slot.round });
         self.out += 1;
     }
 
@@ -196,8 +192,7 @@ impl Group {
         };
         let deadline = grant.now + u64::from(grant.lease_ms);
         let to = last + 1;
-        self.timers
-            .add(deadline, Due::Leases { lane: at, from, to });
+        self.timers.add(deadline, Due::Leases { lane: at, from, to });
         let count = grant.deliveries.len() as u32;
         let again = grant.deliveries.iter().filter(|d| d.attempt > 1).count();
         self.counters.delivered += u64::from(count);
@@ -240,11 +235,7 @@ impl Group {
         let over = lane.leases_over(self.now, from, to);
         self.counters.expired += over.len() as u64;
         for offset in over {
-            self.fail(
-                at,
-                offset,
-                crate::failure::Failure::plain(Reason::LeaseExpired),
-            );
+            self.fail(at, offset, crate::failure::Failure::plain(Reason::LeaseExpired));
         }
         self.settle(at);
     }

@@ -50,11 +50,7 @@ impl Group {
 
     pub(crate) fn heard_of(&mut self, id: MemberId, outputs: &mut Vec<Output>) {
         let now = self.now;
-        match self
-            .members
-            .seat(id)
-            .and_then(|seat| self.members.get_mut(seat))
-        {
+        match self.members.seat(id).and_then(|seat| self.members.get_mut(seat)) {
             Some(member) => member.seen = now,
             None => outputs.push(Output::Rejoin { member: id }),
         }

@@ -39,20 +39,13 @@ impl Group {
         let Some(lane) = self.lanes.get_mut(at) else {
             return 0;
         };
-        let held: Vec<Slot> = lane
-            .leases_all()
-            .iter()
-            .filter_map(|offset| lane.slot(*offset).copied())
-            .collect();
+        let held: Vec<Slot> =
+            lane.leases_all().iter().filter_map(|offset| lane.slot(*offset).copied()).collect();
         lane.settle_changes();
         lane.reset(to, ahead);
         let (epoch, horizon) = (lane.epoch, lane.horizon.requested);
         let lane_ref = at;
-        self.ledger.after_next(Pending::Horizon {
-            lane: lane_ref,
-            epoch,
-            to: horizon,
-        });
+        self.ledger.after_next(Pending::Horizon { lane: lane_ref, epoch, to: horizon });
         for slot in held {
             self.members.give_back(slot.member, slot.bytes);
             self.members.refresh(slot.member);
@@ -89,10 +82,7 @@ impl Group {
             .filter(|offset| lane.window_standing(*offset) != Some(Standing::Done))
             .collect::<Vec<u64>>();
         let mut skipped = open.len() as u64;
-        let ahead = Span {
-            from: from.max(lane.next()),
-            to: span.to,
-        };
+        let ahead = Span { from: from.max(lane.next()), to: span.to };
         if ahead.from < ahead.to {
             skipped += ahead.count();
             lane.finished_ahead.insert(ahead);
@@ -188,11 +178,7 @@ impl Group {
         let reply = Reply {
             request,
             accepted: result.unwrap_or(0),
-            refused: result
-                .err()
-                .map(|why| Refused { offset, why })
-                .into_iter()
-                .collect(),
+            refused: result.err().map(|why| Refused { offset, why }).into_iter().collect(),
         };
         self.reply(reply, outputs);
     }
@@ -209,10 +195,7 @@ impl Lane {
         let Some(key) = event.key else {
             return false;
         };
-        let parked = ParkedKey {
-            key,
-            offset: event.offset,
-        };
+        let parked = ParkedKey { key, offset: event.offset };
         let waited = self.parked.remove(&(key, event.offset));
         if waited {
             self.unsaved.push(Change::Resolved(parked));

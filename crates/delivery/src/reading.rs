@@ -45,12 +45,7 @@ impl Group {
             let (fetch, from) = (self.fetches, lane.next());
             lane.reading = Reading::Asked { fetch };
             let lane = lane.id;
-            outputs.push(Output::Fetch(Fetch {
-                lane,
-                fetch,
-                from,
-                max,
-            }));
+            outputs.push(Output::Fetch(Fetch { lane, fetch, from, max }));
         }
     }
 

@@ -68,10 +68,8 @@ impl Group {
         let mut seats: Vec<(MemberId, u32)> =
             self.members.iter().map(|(seat, m)| (m.id, seat)).collect();
         seats.sort_unstable();
-        let index: BTreeMap<u32, usize> = (0..)
-            .zip(&seats)
-            .map(|(at, (_, seat))| (*seat, at))
-            .collect();
+        let index: BTreeMap<u32, usize> =
+            (0..).zip(&seats).map(|(at, (_, seat))| (*seat, at)).collect();
         let mut lanes: Vec<(LaneId, LaneRef)> = self
             .lanes
             .refs()
@@ -82,16 +80,11 @@ impl Group {
         let holder = |at: LaneRef| index.get(&self.lanes.get(at)?.owner.target?).copied();
         let places: Vec<LanePlace> = lanes
             .iter()
-            .map(|(id, at)| LanePlace {
-                lane: id.get(),
-                holder: holder(*at),
-            })
+            .map(|(id, at)| LanePlace { lane: id.get(), holder: holder(*at) })
             .collect();
         let numbers: Vec<u64> = seats.iter().map(|(id, _)| id.get()).collect();
         for ((_, at), owner) in lanes.iter().zip(assign(&places, &numbers)) {
-            let target = owner
-                .and_then(|owner| seats.get(owner))
-                .map(|(_, seat)| *seat);
+            let target = owner.and_then(|owner| seats.get(owner)).map(|(_, seat)| *seat);
             self.aim(*at, target, outputs);
         }
     }
@@ -144,8 +137,7 @@ impl Group {
             let generation = lane.owner.generation;
             lane.unsaved.push(Change::Generation(generation));
             let lane = at;
-            self.ledger
-                .after_next(Pending::Assigned { lane, generation });
+            self.ledger.after_next(Pending::Assigned { lane, generation });
         }
         self.settle(at);
     }

@@ -26,11 +26,7 @@ mod tests {
     use super::*;
 
     fn delay(seed: u64, offset: u64, attempt: u16) -> u64 {
-        let failed = Failed {
-            lane: LaneId::new(3),
-            offset,
-            attempt,
-        };
+        let failed = Failed { lane: LaneId::new(3), offset, attempt };
         backoff_ms(&GroupOptions::default(), seed, failed)
     }
 

@@ -140,11 +140,7 @@ pub struct ApplyError {
 impl LaneState {
     /// A lane of which nothing is known but where it begins.
     pub fn starting_at(floor: u64) -> Self {
-        Self {
-            floor,
-            horizon: floor,
-            ..Self::default()
-        }
+        Self { floor, horizon: floor, ..Self::default() }
     }
 
     /// Brings the state forward. A delta that is in it already changes nothing.
@@ -153,10 +149,7 @@ impl LaneState {
             return Ok(());
         }
         if delta.version != self.version + 1 {
-            return Err(ApplyError {
-                have: self.version,
-                found: delta.version,
-            });
+            return Err(ApplyError { have: self.version, found: delta.version });
         }
         self.version = delta.version;
         for change in &delta.changes {
@@ -184,11 +177,7 @@ impl LaneState {
                 self.released.retain(|have| have.offset != *offset);
                 self.attempts.retain(|have| have.offset != *offset);
             }
-            Change::Seek {
-                epoch,
-                floor,
-                horizon,
-            } => self.seek(*epoch, *floor, *horizon),
+            Change::Seek { epoch, floor, horizon } => self.seek(*epoch, *floor, *horizon),
             Change::Generation(generation) => self.generation = *generation,
         }
     }
@@ -201,8 +190,7 @@ impl LaneState {
         self.floor = floor;
         self.horizon = self.horizon.max(floor);
         let released = &self.released;
-        self.attempts
-            .retain(|have| have.offset >= floor || is_released(released, have.offset));
+        self.attempts.retain(|have| have.offset >= floor || is_released(released, have.offset));
     }
 
     fn finish(&mut self, span: Span) {
@@ -223,8 +211,7 @@ impl LaneState {
         self.released.retain(|have| have.offset < floor);
         self.parked.retain(|have| have.offset < floor);
         let released = &self.released;
-        self.attempts
-            .retain(|have| is_released(released, have.offset));
+        self.attempts.retain(|have| is_released(released, have.offset));
     }
 }
 
@@ -255,10 +242,7 @@ mod tests {
     #[test]
     fn deltas_are_ordered_and_idempotent() {
         let mut state = LaneState::starting_at(5);
-        let one = delta(
-            1,
-            vec![Change::Horizon(100), Change::Acked(Span { from: 7, to: 9 })],
-        );
+        let one = delta(1, vec![Change::Horizon(100), Change::Acked(Span { from: 7, to: 9 })]);
         state.apply(&one).unwrap();
         let once = state.clone();
         state.apply(&one).unwrap();
@@ -272,11 +256,7 @@ mod tests {
     #[test]
     fn a_seek_replaces_the_whole_cursor() {
         let mut state = LaneState::starting_at(0);
-        let record = AttemptRecord {
-            offset: 12,
-            count: 2,
-            ..AttemptRecord::default()
-        };
+        let record = AttemptRecord { offset: 12, count: 2, ..AttemptRecord::default() };
         state
             .apply(&delta(
                 1,
@@ -289,11 +269,7 @@ mod tests {
                 ],
             ))
             .unwrap();
-        let seek = Change::Seek {
-            epoch: 1,
-            floor: 4,
-            horizon: 50,
-        };
+        let seek = Change::Seek { epoch: 1, floor: 4, horizon: 50 };
         state.apply(&delta(2, vec![seek])).unwrap();
         let mut expected = LaneState::starting_at(4);
         expected.version = 2;

@@ -60,17 +60,13 @@ impl Lane {
         let acked = unsaved.acked.take();
         unsaved.changes.extend(acked.into_iter().map(Change::Acked));
         if core::mem::take(&mut unsaved.horizon) {
-            unsaved
-                .changes
-                .push(Change::Horizon(self.horizon.requested));
+            unsaved.changes.push(Change::Horizon(self.horizon.requested));
         }
         let mut offsets = core::mem::take(&mut unsaved.records);
         offsets.sort_unstable();
         offsets.dedup();
         let records = offsets.iter().filter_map(|offset| self.records.get(offset));
-        unsaved
-            .changes
-            .extend(records.cloned().map(Change::Attempted));
+        unsaved.changes.extend(records.cloned().map(Change::Attempted));
     }
 
     /// Records the new place of the floor as saved, for a seek that carries it.

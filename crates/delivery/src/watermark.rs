@@ -32,10 +32,7 @@ impl SpanSet {
     /// Takes spans that are already sorted, not empty and apart; `None` if they are not.
     pub fn from_sorted(spans: Vec<Span>) -> Option<Self> {
         let full = spans.iter().all(|span| span.from < span.to);
-        let apart = spans
-            .iter()
-            .zip(spans.iter().skip(1))
-            .all(|(one, next)| one.to < next.from);
+        let apart = spans.iter().zip(spans.iter().skip(1)).all(|(one, next)| one.to < next.from);
         (full && apart).then_some(Self(spans))
     }
 

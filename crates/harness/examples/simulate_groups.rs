@@ -19,11 +19,7 @@ fn main() -> ExitCode {
         println!("usage: simulate_groups [SEEDS] [FIRST_SEED]");
         return ExitCode::from(2);
     };
-    let report = run(SimOptions {
-        seeds,
-        first_seed,
-        ..usual
-    });
+    let report = run(SimOptions { seeds, first_seed, ..usual });
     match serde_json::to_string(&report) {
         Ok(json) => println!("{json}"),
         Err(error) => println!("the report cannot be written: {error}"),

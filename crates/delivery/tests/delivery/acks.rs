@@ -6,11 +6,7 @@ fn ready(count: usize) -> (Driver, Vec<Ack>) {
     let mut driver = Driver::with_lane(GroupOptions::default());
     driver.append(&vec![None; count]);
     driver.join(1);
-    let acks = driver
-        .take()
-        .into_iter()
-        .map(|(_, token)| Ack::Token(token))
-        .collect();
+    let acks = driver.take().into_iter().map(|(_, token)| Ack::Token(token)).collect();
     (driver, acks)
 }
 
@@ -140,18 +136,11 @@ fn an_unannounced_hole_stops_the_lane_until_an_operator_decides() {
     driver.append(&[None; 3]);
     driver.logs.get_mut(&0).unwrap()[1].offset = u64::MAX;
     driver.join(1);
-    let broken = Output::Broken {
-        lane: LANE,
-        offset: 1,
-    };
+    let broken = Output::Broken { lane: LANE, offset: 1 };
     assert!(driver.others.contains(&broken), "{:?}", driver.others);
     assert_eq!(driver.taken(), [(0, 1)]);
     let request = driver.request();
-    driver.feed(Input::Skip {
-        request,
-        lane: LANE,
-        span: Span { from: 1, to: 2 },
-    });
+    driver.feed(Input::Skip { request, lane: LANE, span: Span { from: 1, to: 2 } });
     assert_eq!(driver.taken(), [(2, 1)]);
 }
 
@@ -159,11 +148,7 @@ fn an_unannounced_hole_stops_the_lane_until_an_operator_decides() {
 #[test]
 fn members_share_and_credit_is_kept() {
     let mut driver = Driver::with_lane(GroupOptions::default());
-    let some = MemberOptions {
-        credits: Some(3),
-        batch_size: 2,
-        ..MemberOptions::default()
-    };
+    let some = MemberOptions { credits: Some(3), batch_size: 2, ..MemberOptions::default() };
     driver.append(&[None; 10]);
     assert_eq!(driver.fetches, 0);
     driver.join_with(1, some.clone());
@@ -171,10 +156,7 @@ fn members_share_and_credit_is_kept() {
     let taken = driver.take();
     let of = |number| taken.iter().filter(|(member, _)| *member == number).count();
     assert_eq!((of(1), of(2)), (3, 3));
-    driver.feed(Input::Credit {
-        member: member(2),
-        events: 2,
-    });
+    driver.feed(Input::Credit { member: member(2), events: 2 });
     assert_eq!(driver.take().len(), 2);
 }
 
@@ -194,27 +176,15 @@ fn acks_from_before_a_seek_are_fenced() {
     assert_eq!(driver.ack(1, acks[0]), Some(Ok(1)));
     let request = driver.request();
     let to = 0;
-    driver.feed(Input::Seek {
-        request,
-        lane: LANE,
-        to,
-    });
+    driver.feed(Input::Seek { request, lane: LANE, to });
     assert_eq!(driver.answer(request), Some(Ok(1)));
     assert_eq!(driver.ack(1, acks[1]), Some(Err(Refusal::Fenced)));
     let again = driver.take();
     assert_eq!(again.len(), 5);
-    assert!(
-        again
-            .iter()
-            .all(|(_, token)| token.epoch == 1 && token.attempt == 1)
-    );
+    assert!(again.iter().all(|(_, token)| token.epoch == 1 && token.attempt == 1));
     assert_eq!(driver.floor(), 0);
     let request = driver.request();
-    driver.feed(Input::Seek {
-        request,
-        lane: LANE,
-        to: 6,
-    });
+    driver.feed(Input::Seek { request, lane: LANE, to: 6 });
     assert_eq!(driver.answer(request), Some(Err(Refusal::BeyondTail)));
 }
 
@@ -235,10 +205,8 @@ fn paused_members_and_groups_get_nothing() {
 /// Holes beyond the bound stop the reading, and with it the memory.
 #[test]
 fn the_window_is_bounded() {
-    let mut driver = Driver::with_lane(GroupOptions {
-        window_events: 50,
-        ..GroupOptions::default()
-    });
+    let mut driver =
+        Driver::with_lane(GroupOptions { window_events: 50, ..GroupOptions::default() });
     driver.append(&[None; 500]);
     driver.join(1);
     let mut held = None;

@@ -20,10 +20,7 @@ fn refusals_back_off_and_end_in_a_dead_letter() {
     assert_eq!(driver.dead.len(), 1);
     let letter = &driver.dead[0];
     assert_eq!((letter.attempts, letter.times.len()), (5, 5));
-    assert_eq!(
-        (letter.reason, letter.error.as_slice()),
-        (Reason::Refused, &b"boom"[..])
-    );
+    assert_eq!((letter.reason, letter.error.as_slice()), (Reason::Refused, &b"boom"[..]));
     assert_eq!(driver.saved_floor(), 1);
 }
 
@@ -46,10 +43,7 @@ fn a_poison_event_that_kills_the_process_is_given_up() {
 /// With one attempt the first is counted exactly: nobody is given up who was never delivered.
 #[test]
 fn one_attempt_means_one() {
-    let mut driver = Driver::with_lane(GroupOptions {
-        max_attempts: 1,
-        ..GroupOptions::default()
-    });
+    let mut driver = Driver::with_lane(GroupOptions { max_attempts: 1, ..GroupOptions::default() });
     driver.append(&[None; 3]);
     driver.crash();
     driver.join(1);
@@ -113,9 +107,6 @@ fn tokens_do_not_survive_a_crash() {
     driver.join(1);
     let (_, new) = driver.take()[0];
     assert_ne!(old, new);
-    assert_eq!(
-        driver.ack(1, Ack::Token(old)),
-        Some(Err(Refusal::StaleToken))
-    );
+    assert_eq!(driver.ack(1, Ack::Token(old)), Some(Err(Refusal::StaleToken)));
     assert_eq!(driver.ack(1, Ack::Token(new)), Some(Ok(1)));
 }

@@ -6,10 +6,7 @@ const A: Option<u64> = Some(1);
 
 /// Parks event 0 of a group with three events of one key.
 fn parked(park: Park) -> Driver {
-    let mut driver = Driver::with_lane(GroupOptions {
-        park,
-        ..GroupOptions::default()
-    });
+    let mut driver = Driver::with_lane(GroupOptions { park, ..GroupOptions::default() });
     driver.append(&[A, A, A]);
     driver.join(1);
     let (_, token) = driver.take()[0];
@@ -23,29 +20,18 @@ fn give_up(driver: &mut Driver, target: Ack) {
         member: member(1),
         request,
         target,
-        verdict: Verdict::Park {
-            error: b"invalid",
-            fingerprint: 1,
-        },
+        verdict: Verdict::Park { error: b"invalid", fingerprint: 1 },
     });
     assert_eq!(driver.answer(request), Some(Ok(1)));
 }
 
 fn letter(round: u16) -> DeadLetterRef {
-    DeadLetterRef {
-        offset: 0,
-        key: A,
-        round,
-    }
+    DeadLetterRef { offset: 0, key: A, round }
 }
 
 fn release(driver: &mut Driver, round: u16) -> Result<u64, Refusal> {
     let request = driver.request();
-    driver.feed(Input::Release {
-        request,
-        lane: LANE,
-        event: letter(round),
-    });
+    driver.feed(Input::Release { request, lane: LANE, event: letter(round) });
     driver.answer(request).unwrap()
 }
 
@@ -67,11 +53,7 @@ fn a_parked_key_waits_until_its_dead_letter_is_resolved() {
     driver.wait(100_000);
     assert!(driver.taken().is_empty());
     let request = driver.request();
-    driver.feed(Input::Discard {
-        request,
-        lane: LANE,
-        event: letter(1),
-    });
+    driver.feed(Input::Discard { request, lane: LANE, event: letter(1) });
     assert_eq!(driver.answer(request), Some(Ok(1)));
     assert_eq!(driver.take()[0].1.offset, 1);
 }
@@ -83,10 +65,7 @@ fn a_released_dead_letter_goes_first() {
     assert_eq!(release(&mut driver, 1), Ok(1));
     assert_eq!(release(&mut driver, 1), Err(Refusal::AlreadyDone));
     let taken = driver.take();
-    assert_eq!(
-        (taken.len(), taken[0].1.offset, taken[0].1.round),
-        (1, 0, 1)
-    );
+    assert_eq!((taken.len(), taken[0].1.offset, taken[0].1.round), (1, 0, 1));
     driver.crash();
     driver.join(1);
     let taken = driver.take();
@@ -114,10 +93,7 @@ fn a_released_dead_letter_may_fail_again_but_not_for_ever() {
 /// Pitfall 107: the dead letter and the group's advance are in one save.
 #[test]
 fn a_dead_letter_is_saved_with_the_advance() {
-    let mut driver = Driver::with_lane(GroupOptions {
-        max_attempts: 2,
-        ..GroupOptions::default()
-    });
+    let mut driver = Driver::with_lane(GroupOptions { max_attempts: 2, ..GroupOptions::default() });
     driver.append(&[None]);
     driver.join(1);
     let (_, token) = driver.take()[0];
@@ -140,11 +116,7 @@ fn what_is_not_a_dead_letter_cannot_be_released() {
     driver.join(1);
     assert_eq!(release(&mut driver, 1), Err(Refusal::Unknown));
     let request = driver.request();
-    driver.feed(Input::Discard {
-        request,
-        lane: LANE,
-        event: letter(1),
-    });
+    driver.feed(Input::Discard { request, lane: LANE, event: letter(1) });
     assert_eq!(driver.answer(request), Some(Err(Refusal::Unknown)));
 }
 
@@ -158,11 +130,7 @@ fn a_key_may_wait_for_several_dead_letters() {
         driver.feed(Input::Discard {
             request,
             lane: LANE,
-            event: DeadLetterRef {
-                offset,
-                key: A,
-                round: 1,
-            },
+            event: DeadLetterRef { offset, key: A, round: 1 },
         });
         driver.answer(request).unwrap()
     };

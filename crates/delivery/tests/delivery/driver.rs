@@ -92,12 +92,7 @@ impl Driver {
     pub(crate) fn append_to(&mut self, lane: u64, keys: &[Option<u64>]) {
         let log = self.logs.entry(lane).or_default();
         for key in keys {
-            log.push(Found {
-                offset: log.len() as u64,
-                key: *key,
-                bytes: 100,
-                skip: false,
-            });
+            log.push(Found { offset: log.len() as u64, key: *key, bytes: 100, skip: false });
         }
         let tail = log.len() as u64;
         let lane = LaneId::new(lane);
@@ -137,11 +132,7 @@ impl Driver {
                 let to = (fetch.from + u64::from(fetch.max)).min(log.len() as u64);
                 let all = log[fetch.from as usize..to as usize].iter().copied();
                 let all: Vec<Found> = all.filter(|found| found.offset < u64::MAX).collect();
-                let gaps = self
-                    .gaps
-                    .get(&fetch.lane.get())
-                    .cloned()
-                    .unwrap_or_default();
+                let gaps = self.gaps.get(&fetch.lane.get()).cloned().unwrap_or_default();
                 let page = Page {
                     lane: fetch.lane,
                     fetch: fetch.fetch,
@@ -166,11 +157,7 @@ impl Driver {
         let number = save.number;
         for (lane, delta) in save.lanes {
             let delta = LaneDelta::decode(&delta.encode()).unwrap();
-            self.states
-                .entry(lane.get())
-                .or_default()
-                .apply(&delta)
-                .unwrap();
+            self.states.entry(lane.get()).or_default().apply(&delta).unwrap();
         }
         self.dead.extend(save.dead_letters);
         self.group.step(self.now, Input::Saved { number }, more);
@@ -204,8 +191,7 @@ impl Driver {
     /// Offsets and attempts delivered since the last time.
     pub(crate) fn taken(&mut self) -> Vec<(u64, u16)> {
         let all = self.take().into_iter();
-        all.map(|(_, token)| (token.offset, token.attempt))
-            .collect()
+        all.map(|(_, token)| (token.offset, token.attempt)).collect()
     }
 
     pub(crate) fn request(&mut self) -> RequestId {
@@ -216,19 +202,12 @@ impl Driver {
     /// Acks, and says what the answer was if there is one.
     pub(crate) fn ack(&mut self, from: u64, item: Ack) -> Option<Result<u64, Refusal>> {
         let request = self.request();
-        self.feed(Input::Ack {
-            member: member(from),
-            request,
-            items: &[item],
-        });
+        self.feed(Input::Ack { member: member(from), request, items: &[item] });
         self.answer(request)
     }
 
     pub(crate) fn answer(&mut self, request: RequestId) -> Option<Result<u64, Refusal>> {
-        let at = self
-            .replies
-            .iter()
-            .position(|reply| reply.request == request)?;
+        let at = self.replies.iter().position(|reply| reply.request == request)?;
         let reply = self.replies.remove(at);
         Some(match reply.refused.first() {
             Some(refused) if reply.accepted == 0 => Err(refused.why),
@@ -242,11 +221,7 @@ impl Driver {
             member: member(from),
             request,
             target: Ack::Token(token),
-            verdict: Verdict::Retry {
-                delay_ms,
-                error: b"boom",
-                fingerprint: 9,
-            },
+            verdict: Verdict::Retry { delay_ms, error: b"boom", fingerprint: 9 },
         });
     }
 

@@ -28,16 +28,8 @@ fn number() -> impl Strategy<Value = u64> {
 
 fn raw() -> impl Strategy<Value = Raw> {
     let page = prop::collection::vec((0u64..20, 0u64..4, any::<bool>()), 0..12);
-    (0u8..32, 0u64..3, 0u64..4, number(), number(), page).prop_map(
-        |(kind, lane, member, a, b, page)| Raw {
-            kind,
-            lane,
-            member,
-            a,
-            b,
-            page,
-        },
-    )
+    (0u8..32, 0u64..3, 0u64..4, number(), number(), page)
+        .prop_map(|(kind, lane, member, a, b, page)| Raw { kind, lane, member, a, b, page })
 }
 
 fn state(raw: &Raw) -> LaneState {
@@ -63,17 +55,10 @@ fn state(raw: &Raw) -> LaneState {
             state.attempts.push(record);
         }
         if *keyed && state.parked.iter().all(|have| have.key < *count) {
-            state.parked.push(ParkedKey {
-                key: *count,
-                offset,
-            });
+            state.parked.push(ParkedKey { key: *count, offset });
         }
         if !keyed && state.released.iter().all(|have| have.offset < offset) {
-            state.released.push(ReleasedEvent {
-                offset,
-                key: Some(*count),
-                round: *count as u16,
-            });
+            state.released.push(ReleasedEvent { offset, key: Some(*count), round: *count as u16 });
         }
     }
     state.acked = acked;
@@ -83,25 +68,9 @@ fn state(raw: &Raw) -> LaneState {
 fn target(raw: &Raw) -> Ack {
     let lane = LaneId::new(raw.lane);
     match raw.b % 3 {
-        0 => Ack::Token(Token {
-            lane,
-            offset: raw.a,
-            epoch: raw.b as u32,
-            attempt: 1,
-            round: 0,
-        }),
-        1 => Ack::Offset {
-            lane,
-            offset: raw.a,
-        },
-        _ => Ack::Range {
-            lane,
-            epoch: 0,
-            span: Span {
-                from: raw.b,
-                to: raw.a,
-            },
-        },
+        0 => Ack::Token(Token { lane, offset: raw.a, epoch: raw.b as u32, attempt: 1, round: 0 }),
+        1 => Ack::Offset { lane, offset: raw.a },
+        _ => Ack::Range { lane, epoch: 0, span: Span { from: raw.b, to: raw.a } },
     }
 }
 
@@ -125,10 +94,7 @@ impl Fuzzed {
                 skip: *skip,
             })
             .collect();
-        let gaps = [Span {
-            from: raw.a,
-            to: raw.b.min(raw.a.saturating_add(5_000)),
-        }];
+        let gaps = [Span { from: raw.a, to: raw.b.min(raw.a.saturating_add(5_000)) }];
         let page = Page {
             lane: LaneId::new(raw.lane),
             fetch,
@@ -168,26 +134,19 @@ impl Fuzzed {
     fn say(&mut self, raw: &Raw) {
         let (member, request) = (MemberId::new(raw.member), RequestId::new(0));
         match raw.kind {
-            16..=18 => self.step(Input::Ack {
-                member,
-                request,
-                items: &[target(raw), target(raw)],
-            }),
+            16..=18 => {
+                self.step(Input::Ack { member, request, items: &[target(raw), target(raw)] })
+            }
             19 | 20 => self.step(Input::Nack {
                 member,
                 request,
                 target: target(raw),
                 verdict: match raw.member {
                     0 => Verdict::Skip,
-                    1 => Verdict::Park {
-                        error: &[255; 2_000],
-                        fingerprint: raw.a,
-                    },
-                    _ => Verdict::Retry {
-                        delay_ms: Some(raw.b as u32),
-                        error: b"",
-                        fingerprint: 0,
-                    },
+                    1 => Verdict::Park { error: &[255; 2_000], fingerprint: raw.a },
+                    _ => {
+                        Verdict::Retry { delay_ms: Some(raw.b as u32), error: b"", fingerprint: 0 }
+                    }
                 },
             }),
             _ => self.step(Input::Extend {
@@ -202,36 +161,13 @@ impl Fuzzed {
     /// Something of an operator's.
     fn operate(&mut self, raw: &Raw) {
         let (lane, request) = (LaneId::new(raw.lane), RequestId::new(0));
-        let span = Span {
-            from: raw.a,
-            to: raw.b,
-        };
-        let event = DeadLetterRef {
-            offset: raw.a,
-            key: Some(raw.b % 4),
-            round: raw.b as u16,
-        };
+        let span = Span { from: raw.a, to: raw.b };
+        let event = DeadLetterRef { offset: raw.a, key: Some(raw.b % 4), round: raw.b as u16 };
         match raw.kind {
-            25 => self.step(Input::Skip {
-                request,
-                lane,
-                span,
-            }),
-            26 => self.step(Input::Seek {
-                request,
-                lane,
-                to: raw.a,
-            }),
-            27 => self.step(Input::Release {
-                request,
-                lane,
-                event,
-            }),
-            _ => self.step(Input::Discard {
-                request,
-                lane,
-                event,
-            }),
+            25 => self.step(Input::Skip { request, lane, span }),
+            26 => self.step(Input::Seek { request, lane, to: raw.a }),
+            27 => self.step(Input::Release { request, lane, event }),
+            _ => self.step(Input::Discard { request, lane, event }),
         }
     }
 
@@ -259,19 +195,10 @@ impl Fuzzed {
                 },
             }),
             13 => self.step(Input::Left { member }),
-            14 => self.step(Input::Credit {
-                member,
-                events: raw.a as u32,
-            }),
-            15 => self.step(Input::LaneReleased {
-                member,
-                lane,
-                generation: raw.a as u32,
-            }),
+            14 => self.step(Input::Credit { member, events: raw.a as u32 }),
+            15 => self.step(Input::LaneReleased { member, lane, generation: raw.a as u32 }),
             16..=21 => self.say(raw),
-            22..=24 => self.step(Input::Saved {
-                number: self.saves.max(raw.a % 3),
-            }),
+            22..=24 => self.step(Input::Saved { number: self.saves.max(raw.a % 3) }),
             25..=28 => self.operate(raw),
             29 => self.now = self.now.saturating_add(raw.a),
             30 => self.step(Input::Heartbeat { member }),

@@ -47,20 +47,15 @@ fn later_events_wait_through_everything() {
     driver.crash();
     driver.join(3);
     let taken = driver.take();
-    assert_eq!(
-        (taken.len(), taken[0].1.offset, taken[0].1.attempt),
-        (1, 0, 5)
-    );
+    assert_eq!((taken.len(), taken[0].1.offset, taken[0].1.attempt), (1, 0, 5));
     driver.ack(3, Ack::Token(taken[0].1));
     assert_eq!(driver.take()[0].1.offset, 1);
 }
 
 #[test]
 fn unordered_groups_do_not_wait() {
-    let mut driver = Driver::with_lane(GroupOptions {
-        ordered: Ordered::None,
-        ..GroupOptions::default()
-    });
+    let mut driver =
+        Driver::with_lane(GroupOptions { ordered: Ordered::None, ..GroupOptions::default() });
     driver.append(&[A, A, A]);
     driver.join(1);
     assert_eq!(driver.taken(), [(0, 1), (1, 1), (2, 1)]);
@@ -77,10 +72,7 @@ fn an_event_may_be_skipped_out_of_a_line() {
         driver.feed(Input::Skip {
             request,
             lane: crate::driver::LANE,
-            span: promethean_delivery::Span {
-                from: skipped,
-                to: skipped + 1,
-            },
+            span: promethean_delivery::Span { from: skipped, to: skipped + 1 },
         });
         let mut order = Vec::new();
         while let Some((_, token)) = driver.take().first().copied() {

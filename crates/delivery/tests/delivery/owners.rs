@@ -62,17 +62,10 @@ fn a_drain_ends_at_its_deadline() {
     driver.wait(900);
     driver.join(2);
     driver.wait(200);
-    assert!(
-        driver
-            .others
-            .contains(&Output::Expired { member: member(1) })
-    );
+    assert!(driver.others.contains(&Output::Expired { member: member(1) }));
     let again = driver.take();
     assert_eq!((again[0].0, again[0].1.attempt), (2, 2));
-    assert_eq!(
-        driver.ack(1, Ack::Token(token)),
-        Some(Err(Refusal::StaleToken))
-    );
+    assert_eq!(driver.ack(1, Ack::Token(token)), Some(Err(Refusal::StaleToken)));
 }
 
 /// Pitfall 83: late by a TTL is out, is told so, and may come back.
@@ -83,23 +76,11 @@ fn a_late_member_is_told_to_join_again_and_may() {
     driver.wait(999);
     driver.feed(Input::Heartbeat { member: member(1) });
     driver.wait(999);
-    assert!(
-        !driver
-            .others
-            .contains(&Output::Expired { member: member(1) })
-    );
+    assert!(!driver.others.contains(&Output::Expired { member: member(1) }));
     driver.wait(1);
-    assert!(
-        driver
-            .others
-            .contains(&Output::Expired { member: member(1) })
-    );
+    assert!(driver.others.contains(&Output::Expired { member: member(1) }));
     driver.feed(Input::Heartbeat { member: member(1) });
-    assert!(
-        driver
-            .others
-            .contains(&Output::Rejoin { member: member(1) })
-    );
+    assert!(driver.others.contains(&Output::Rejoin { member: member(1) }));
     driver.assigned.clear();
     driver.join(1);
     assert_eq!(driver.assigned.len(), 2);

@@ -66,11 +66,7 @@ fn a_recovered_group_goes_on_where_it_was() {
     driver.nack(1, held[4].1, Some(500));
     driver.crash();
     driver.join(1);
-    let again: Vec<u64> = driver
-        .taken()
-        .into_iter()
-        .map(|(offset, _)| offset)
-        .collect();
+    let again: Vec<u64> = driver.taken().into_iter().map(|(offset, _)| offset).collect();
     assert_eq!(again, [1, 2, 5, 7, 8]);
     driver.wait(500);
     assert_eq!(driver.taken(), [(4, 2)]);

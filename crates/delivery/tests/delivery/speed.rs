@@ -29,11 +29,7 @@ fn time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 /// is none of our business.
 fn cpu_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split(' ')
-        .next()?
-        .parse()
-        .ok()
-        .map(Duration::from_nanos)
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// How the consumer acks.
@@ -90,10 +86,7 @@ impl Race {
                 for event in &deliver.events {
                     match spans.last_mut() {
                         Some(last) if last.to == event.offset => last.to += 1,
-                        _ => spans.push(Span {
-                            from: event.offset,
-                            to: event.offset + 1,
-                        }),
+                        _ => spans.push(Span { from: event.offset, to: event.offset + 1 }),
                     }
                 }
                 self.acks.extend(spans.into_iter().map(|span| Ack::Range {
@@ -103,26 +96,15 @@ impl Race {
                 }));
             }
         }
-        let input = Input::Ack {
-            member: MEMBER,
-            request: RequestId::new(1),
-            items: &self.acks,
-        };
+        let input = Input::Ack { member: MEMBER, request: RequestId::new(1), items: &self.acks };
         self.group.step(1, input, outputs);
     }
 
     fn run(&mut self) {
         let mut outputs = Vec::new();
-        let start = LaneStart {
-            lane: LANE,
-            tail: EVENTS,
-            from: StartFrom::Offset(0),
-        };
+        let start = LaneStart { lane: LANE, tail: EVENTS, from: StartFrom::Offset(0) };
         self.group.step(0, Input::LaneAdded(start), &mut outputs);
-        let joined = Input::Joined {
-            member: MEMBER,
-            options: MemberOptions::default(),
-        };
+        let joined = Input::Joined { member: MEMBER, options: MemberOptions::default() };
         self.group.step(0, joined, &mut outputs);
         let mut work = VecDeque::from(std::mem::take(&mut outputs));
         while let Some(output) = work.pop_front() {
@@ -142,10 +124,7 @@ impl Race {
 }
 
 fn race(ordered: Ordered, keys: u64, style: Style) -> f64 {
-    let options = GroupOptions {
-        ordered,
-        ..GroupOptions::default()
-    };
+    let options = GroupOptions { ordered, ..GroupOptions::default() };
     let mut race = Race {
         group: Group::new(options, 1).unwrap(),
         keys,
@@ -177,11 +156,7 @@ fn a_million_events_from_fetch_to_ack() {
 
 fn places(owners: &[Option<usize>]) -> Vec<LanePlace> {
     let all = owners.iter().enumerate();
-    all.map(|(lane, holder)| LanePlace {
-        lane: lane as u64,
-        holder: *holder,
-    })
-    .collect()
+    all.map(|(lane, holder)| LanePlace { lane: lane as u64, holder: *holder }).collect()
 }
 
 #[test]
@@ -209,10 +184,7 @@ fn ten_thousand_members_and_a_hundred_thousand_lanes() {
 fn ten_thousand_idle_groups() {
     let resident = || -> u64 {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages = text
-            .split(' ')
-            .nth(1)
-            .and_then(|pages| pages.parse::<u64>().ok());
+        let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
         pages.unwrap_or(0) * 4_096
     };
     let before = resident();
@@ -220,16 +192,10 @@ fn ten_thousand_idle_groups() {
     for number in 0..10_000u64 {
         let mut outputs = Vec::new();
         let mut group = Group::new(GroupOptions::default(), number).unwrap();
-        let start = LaneStart {
-            lane: LaneId::new(number),
-            tail: 0,
-            from: StartFrom::Offset(0),
-        };
+        let start = LaneStart { lane: LaneId::new(number), tail: 0, from: StartFrom::Offset(0) };
         group.step(0, Input::LaneAdded(start), &mut outputs);
-        let joined = Input::Joined {
-            member: MemberId::new(number),
-            options: MemberOptions::default(),
-        };
+        let joined =
+            Input::Joined { member: MemberId::new(number), options: MemberOptions::default() };
         group.step(0, joined, &mut outputs);
         group.step(0, Input::Saved { number: 1 }, &mut outputs);
         groups.push(group);

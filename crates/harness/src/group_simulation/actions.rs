@@ -48,15 +48,9 @@ impl World {
     fn append(&mut self) {
         let (lane, _) = self.any_lane();
         for _ in 0..=self.random.below(8) {
-            let key = self
-                .random
-                .chance(85)
-                .then(|| self.random.below(self.swarm.keys));
-            let entry = LogEntry {
-                key,
-                filtered: self.random.chance(10),
-                gone: self.random.chance(3),
-            };
+            let key = self.random.chance(85).then(|| self.random.below(self.swarm.keys));
+            let entry =
+                LogEntry { key, filtered: self.random.chance(10), gone: self.random.chance(3) };
             self.logs.entry(lane).or_default().push(entry);
             self.checker.appended(lane, entry);
         }
@@ -98,10 +92,7 @@ impl World {
     fn fail_fetch(&mut self) {
         if let Some(fetch) = self.fetches.pop() {
             self.faults.bad_fetches += 1;
-            self.feed(Input::FetchFailed {
-                lane: fetch.lane,
-                fetch: fetch.fetch,
-            });
+            self.feed(Input::FetchFailed { lane: fetch.lane, fetch: fetch.fetch });
         }
     }
 
@@ -205,11 +196,7 @@ impl World {
         let from = self.random.below(tail + 2);
         let request = self.request();
         let to = from + self.random.below(4);
-        self.feed(Input::Skip {
-            request,
-            lane: LaneId::new(lane),
-            span: Span { from, to },
-        });
+        self.feed(Input::Skip { request, lane: LaneId::new(lane), span: Span { from, to } });
     }
 
     fn seek(&mut self) {
@@ -217,11 +204,7 @@ impl World {
         self.faults.seeks += 1;
         let to = self.random.below(tail + 2);
         let request = self.request();
-        self.feed(Input::Seek {
-            request,
-            lane: LaneId::new(lane),
-            to,
-        });
+        self.feed(Input::Seek { request, lane: LaneId::new(lane), to });
     }
 
     fn resolve(&mut self) {
@@ -237,25 +220,15 @@ impl World {
         let request = self.request();
         let lane = LaneId::new(lane);
         self.feed(match release {
-            true => Input::Release {
-                request,
-                lane,
-                event,
-            },
-            false => Input::Discard {
-                request,
-                lane,
-                event,
-            },
+            true => Input::Release { request, lane, event },
+            false => Input::Discard { request, lane, event },
         });
     }
 
     /// Another process takes the lane over and gives it back.
     fn drop_lane(&mut self) {
         let (lane, _) = self.any_lane();
-        self.feed(Input::LaneRemoved {
-            lane: LaneId::new(lane),
-        });
+        self.feed(Input::LaneRemoved { lane: LaneId::new(lane) });
         // Its last words must be durable before anybody takes it up.
         self.report_saved();
         while self.store.pending() > 0 {

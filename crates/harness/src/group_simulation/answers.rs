@@ -36,11 +36,7 @@ impl Checker {
     }
 
     pub(super) fn acked(&mut self, member: u64, request: u64, items: &[Ack]) {
-        let mut expected = Expected {
-            accepted: 0,
-            done: Vec::new(),
-            sought: None,
-        };
+        let mut expected = Expected { accepted: 0, done: Vec::new(), sought: None };
         for item in items {
             for (lane, offset, lease) in self.rightful(member, *item) {
                 self.lane(lane).finish(offset, lease.token.round);
@@ -58,11 +54,7 @@ impl Checker {
         target: Ack,
         verdict: Verdict<'_>,
     ) {
-        let mut expected = Expected {
-            accepted: 0,
-            done: Vec::new(),
-            sought: None,
-        };
+        let mut expected = Expected { accepted: 0, done: Vec::new(), sought: None };
         for (lane, offset, lease) in self.rightful(member, target) {
             expected.accepted += 1;
             let books = self.lane(lane);
@@ -96,24 +88,15 @@ impl Checker {
         };
         if reply.accepted > expected.accepted {
             let (got, due) = (reply.accepted, expected.accepted);
-            self.broken(
-                "P20",
-                format!("request {request}: {got} accepted, {due} rightful"),
-            );
+            self.broken("P20", format!("request {request}: {got} accepted, {due} rightful"));
         }
         if reply.accepted < expected.accepted {
-            let how = format!(
-                "request {request}: rightful and refused, {:?}",
-                reply.refused
-            );
+            let how = format!("request {request}: rightful and refused, {:?}", reply.refused);
             self.broken("P17", how);
         }
         for (lane, epoch, offset, round) in expected.done {
             if !self.lane(lane).is_durably_done(epoch, offset, round) {
-                self.broken(
-                    "P19",
-                    format!("lane {lane} offset {offset}: answered, not durable"),
-                );
+                self.broken("P19", format!("lane {lane} offset {offset}: answered, not durable"));
             }
         }
         if let Some((lane, epoch)) = expected.sought

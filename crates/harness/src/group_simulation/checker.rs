@@ -103,23 +103,13 @@ impl Checker {
                     books.credits = Some(books.credits.unwrap_or(0) + u64::from(*events));
                 }
             }
-            Input::Ack {
-                member,
-                request,
-                items,
-            } => self.acked(member.get(), request.get(), items),
-            Input::Nack {
-                member,
-                request,
-                target,
-                verdict,
-            } => self.nacked((member.get(), request.get()), *target, *verdict),
-            Input::Extend {
-                member,
-                target,
-                lease_ms,
-                ..
-            } => self.extended(member.get(), *target, *lease_ms),
+            Input::Ack { member, request, items } => self.acked(member.get(), request.get(), items),
+            Input::Nack { member, request, target, verdict } => {
+                self.nacked((member.get(), request.get()), *target, *verdict)
+            }
+            Input::Extend { member, target, lease_ms, .. } => {
+                self.extended(member.get(), *target, *lease_ms)
+            }
             _ => self.operated(input),
         }
     }
@@ -133,11 +123,7 @@ impl Checker {
                     books.seek(*to);
                 }
                 let sought = good.then_some((lane.get(), books.epoch));
-                let expected = Expected {
-                    accepted: u64::from(good),
-                    done: Vec::new(),
-                    sought,
-                };
+                let expected = Expected { accepted: u64::from(good), done: Vec::new(), sought };
                 self.expected.insert(request.get(), expected);
             }
             Input::Skip { lane, span, .. } => {
@@ -146,11 +132,7 @@ impl Checker {
                     (span.from..span.to).for_each(|offset| books.skip(offset));
                 }
             }
-            Input::LaneReleased {
-                member,
-                lane,
-                generation,
-            } => {
+            Input::LaneReleased { member, lane, generation } => {
                 let books = self.lane(lane.get());
                 let owned = books.owner == Some((member.get(), *generation));
                 if owned && books.revoked_until.is_some() {
@@ -197,11 +179,7 @@ impl Checker {
         let in_flight: usize = self
             .lanes
             .values()
-            .map(|b| {
-                b.live_leases(now)
-                    .filter(|(_, l)| l.member == member)
-                    .count()
-            })
+            .map(|b| b.live_leases(now).filter(|(_, l)| l.member == member).count())
             .sum();
         let ttl = self.options.member_ttl_ms.map(u64::from);
         match self.members.get_mut(&member) {
@@ -235,45 +213,30 @@ impl Checker {
             let options = self.options.clone();
             let found = self.lane(lane).deliver(now, lease, &options);
             for (promise, how) in found {
-                self.broken(
-                    promise,
-                    format!("lane {lane} offset {}: {how}", event.offset),
-                );
+                self.broken(promise, format!("lane {lane} offset {}: {how}", event.offset));
             }
         }
         let owner = self.lane(lane).owner;
         let revoked = self.lane(lane).revoked_until.is_some();
         let owned = owner == Some((member, deliver.generation)) && !revoked;
         if self.options.mode == Mode::Partitioned && !owned {
-            self.broken(
-                "P25",
-                format!("lane {lane}: delivery to {member}, owner is {owner:?}"),
-            );
+            self.broken("P25", format!("lane {lane}: delivery to {member}, owner is {owner:?}"));
         }
     }
 
     fn assigned(&mut self, of: Ownership) {
         let (member, lane, now) = (of.member.get(), of.lane.get(), self.now);
         let books = self.lane(lane);
-        let others = books
-            .live_leases(now)
-            .filter(|(_, l)| l.member != member)
-            .count();
+        let others = books.live_leases(now).filter(|(_, l)| l.member != member).count();
         let rises = of.generation > books.generation;
         books.generation = of.generation;
         books.owner = Some((member, of.generation));
         books.end_revoked(now);
         if others > 0 {
-            self.broken(
-                "P25",
-                format!("lane {lane}: two owners, {others} leases of the other"),
-            );
+            self.broken("P25", format!("lane {lane}: two owners, {others} leases of the other"));
         }
         if !rises {
-            self.broken(
-                "P24",
-                format!("lane {lane}: generation {} again", of.generation),
-            );
+            self.broken("P24", format!("lane {lane}: generation {} again", of.generation));
         }
     }
 
@@ -284,17 +247,10 @@ impl Checker {
         }
         let mut owed = Vec::new();
         for (lane, books) in &mut self.lanes {
-            owed.extend(
-                std::mem::take(&mut books.owed)
-                    .into_iter()
-                    .map(|o| (*lane, o)),
-            );
+            owed.extend(std::mem::take(&mut books.owed).into_iter().map(|o| (*lane, o)));
         }
         for (lane, offset) in owed {
-            self.broken(
-                "P13",
-                format!("lane {lane}: a later event of the key overtook {offset}"),
-            );
+            self.broken("P13", format!("lane {lane}: a later event of the key overtook {offset}"));
         }
     }
 
@@ -316,17 +272,11 @@ impl Checker {
             let epoch = books.image.epoch;
             let kept = !books.is_durably_done(epoch, letter.offset, letter.round);
             if kept && books.dead.contains(&(epoch, letter.offset, letter.round)) {
-                let how = format!(
-                    "offset {}: dead letter, and still in the flow",
-                    letter.offset
-                );
+                let how = format!("offset {}: dead letter, and still in the flow", letter.offset);
                 self.broken("P21", how);
             }
             if letter.attempts > self.options.max_attempts {
-                self.broken(
-                    "P20",
-                    format!("offset {}: too many attempts", letter.offset),
-                );
+                self.broken("P20", format!("offset {}: too many attempts", letter.offset));
             }
         }
     }
@@ -347,18 +297,12 @@ impl Checker {
 
     /// Dead letters of a lane that are neither released nor discarded.
     pub(crate) fn dead_letters(&self, lane: u64) -> Vec<DeadLetterRef> {
-        self.lanes
-            .get(&lane)
-            .map(LaneBooks::letters)
-            .unwrap_or_default()
+        self.lanes.get(&lane).map(LaneBooks::letters).unwrap_or_default()
     }
 
     /// Durable dead letters that a key waits for.
     pub(crate) fn parked(&self, lane: u64) -> Vec<DeadLetterRef> {
-        let parked = self
-            .lanes
-            .get(&lane)
-            .map(|books| books.image.parked.as_slice());
+        let parked = self.lanes.get(&lane).map(|books| books.image.parked.as_slice());
         let letter = |parked: &ParkedKey| DeadLetterRef {
             offset: parked.offset,
             key: Some(parked.key),

@@ -22,10 +22,7 @@ impl World {
     fn named(&mut self, token: Token) -> Ack {
         match self.random.chance(70) {
             true => Ack::Token(token),
-            false => Ack::Offset {
-                lane: token.lane,
-                offset: token.offset,
-            },
+            false => Ack::Offset { lane: token.lane, offset: token.offset },
         }
     }
 
@@ -36,17 +33,10 @@ impl World {
         let mut items = vec![self.named(token)];
         if self.random.chance(30) {
             let more = self.clients.iter().find(|client| client.id == member);
-            items.extend(
-                more.and_then(|client| client.held.first())
-                    .map(|t| Ack::Token(*t)),
-            );
+            items.extend(more.and_then(|client| client.held.first()).map(|t| Ack::Token(*t)));
         }
         let request = self.request();
-        self.feed(Input::Ack {
-            member,
-            request,
-            items: &items,
-        });
+        self.feed(Input::Ack { member, request, items: &items });
     }
 
     pub(crate) fn ack_range(&mut self) {
@@ -57,17 +47,10 @@ impl World {
         let items = [Ack::Range {
             lane: token.lane,
             epoch: token.epoch,
-            span: Span {
-                from,
-                to: token.offset + 1 + self.random.below(6),
-            },
+            span: Span { from, to: token.offset + 1 + self.random.below(6) },
         }];
         let request = self.request();
-        self.feed(Input::Ack {
-            member,
-            request,
-            items: &items,
-        });
+        self.feed(Input::Ack { member, request, items: &items });
     }
 
     /// An ack by the wrong member, of the wrong attempt, or of the wrong epoch.
@@ -83,11 +66,7 @@ impl World {
             _ => {}
         }
         let request = self.request();
-        self.feed(Input::Ack {
-            member,
-            request,
-            items: &[Ack::Token(token)],
-        });
+        self.feed(Input::Ack { member, request, items: &[Ack::Token(token)] });
     }
 
     pub(crate) fn nack(&mut self) {
@@ -95,20 +74,13 @@ impl World {
             return;
         };
         self.faults.nacks += 1;
-        let delay = self
-            .random
-            .chance(30)
-            .then(|| self.random.below(100) as u32);
+        let delay = self.random.chance(30).then(|| self.random.below(100) as u32);
         let (target, request) = (self.named(token), self.request());
         self.feed(Input::Nack {
             member,
             request,
             target,
-            verdict: Verdict::Retry {
-                delay_ms: delay,
-                error: b"not today",
-                fingerprint: 7,
-            },
+            verdict: Verdict::Retry { delay_ms: delay, error: b"not today", fingerprint: 7 },
         });
     }
 
@@ -117,19 +89,11 @@ impl World {
             return;
         };
         let verdict = match self.random.chance(70) {
-            true => Verdict::Park {
-                error: b"never",
-                fingerprint: 8,
-            },
+            true => Verdict::Park { error: b"never", fingerprint: 8 },
             false => Verdict::Skip,
         };
         let (target, request) = (self.named(token), self.request());
-        self.feed(Input::Nack {
-            member,
-            request,
-            target,
-            verdict,
-        });
+        self.feed(Input::Nack { member, request, target, verdict });
     }
 
     pub(crate) fn extend(&mut self) {
@@ -138,12 +102,7 @@ impl World {
         };
         let lease_ms = self.random.below(800) as u32;
         let (target, request) = (self.named(token), self.request());
-        self.feed(Input::Extend {
-            member,
-            request,
-            target,
-            lease_ms,
-        });
+        self.feed(Input::Extend { member, request, target, lease_ms });
     }
 
     /// A consumer acks all it has. Whether it had any.
@@ -159,11 +118,7 @@ impl World {
             return false;
         }
         let request = self.request();
-        self.feed(Input::Ack {
-            member,
-            request,
-            items: &held,
-        });
+        self.feed(Input::Ack { member, request, items: &held });
         true
     }
 }

@@ -56,8 +56,7 @@ impl LaneBooks {
     /// A revoked lane gets a new owner: leases that ended with the old one do not come back.
     pub(crate) fn end_revoked(&mut self, now: u64) {
         let until = self.revoked_until.take().unwrap_or(u64::MAX);
-        self.leases
-            .retain(|_, lease| now < lease.deadline.min(until));
+        self.leases.retain(|_, lease| now < lease.deadline.min(until));
     }
 
     fn key(&self, offset: u64) -> Option<u64> {
@@ -122,9 +121,7 @@ impl LaneBooks {
     }
 
     fn unpark(&mut self, event: DeadLetterRef) -> bool {
-        event
-            .key
-            .is_some_and(|key| self.parked.remove(&(key, event.offset)))
+        event.key.is_some_and(|key| self.parked.remove(&(key, event.offset)))
     }
 
     /// A delivery. What is wrong with it.
@@ -137,19 +134,13 @@ impl LaneBooks {
         let mut found = Vec::new();
         let (token, offset) = (lease.token, lease.token.offset);
         if let Some((_, held)) = self.live_leases(now).find(|(o, _)| *o == offset) {
-            found.push((
-                "P20",
-                format!("out to {} and to {}", held.member, lease.member),
-            ));
+            found.push(("P20", format!("out to {} and to {}", held.member, lease.member)));
         }
         if !self.tokens.insert(token) {
             found.push(("P20", format!("token used before: {token:?}")));
         }
         if token.epoch != self.epoch {
-            found.push((
-                "P24",
-                format!("epoch {}, should be {}", token.epoch, self.epoch),
-            ));
+            found.push(("P24", format!("epoch {}, should be {}", token.epoch, self.epoch)));
         }
         let round = self.released.get(&offset).copied();
         if token.round > 0 && round != Some(token.round) {
@@ -158,17 +149,12 @@ impl LaneBooks {
         if token.round == 0 && self.is_done(offset) {
             found.push(("P17", "delivered though it is done".to_owned()));
         }
-        let count = self
-            .counts
-            .entry((token.epoch, offset, token.round))
-            .or_default();
+        let count = self.counts.entry((token.epoch, offset, token.round)).or_default();
         *count += 1;
         let least = *count;
         // A released event keeps its count over seeks.
-        let all = self
-            .counts
-            .iter()
-            .filter(|((_, o, round), _)| (*o, *round) == (offset, token.round));
+        let all =
+            self.counts.iter().filter(|((_, o, round), _)| (*o, *round) == (offset, token.round));
         let made: u16 = match token.round {
             0 => least,
             _ => all.map(|(_, count)| *count).sum(),
@@ -196,9 +182,7 @@ impl LaneBooks {
         let Some(key) = self.key(offset) else {
             return found;
         };
-        let other = self
-            .live_leases(now)
-            .find(|(o, _)| *o != offset && self.key(*o) == Some(key));
+        let other = self.live_leases(now).find(|(o, _)| *o != offset && self.key(*o) == Some(key));
         if let Some((other, _)) = other {
             found.push(("P13", format!("key {key} is out with {other}, too")));
         }
@@ -243,18 +227,10 @@ impl LaneBooks {
     pub(crate) fn bury(&mut self, letter: &DeadLetter) -> Option<String> {
         let (offset, round, epoch) = (letter.offset, letter.round, letter.epoch);
         if epoch == self.epoch || offset < self.begin(self.epoch) {
-            let event = DeadLetterRef {
-                offset,
-                key: letter.key,
-                round: round + 1,
-            };
+            let event = DeadLetterRef { offset, key: letter.key, round: round + 1 };
             self.letters.insert(offset, event);
         }
-        let count = self
-            .counts
-            .get(&(epoch, offset, round))
-            .copied()
-            .unwrap_or(0);
+        let count = self.counts.get(&(epoch, offset, round)).copied().unwrap_or(0);
         if letter.attempts < count {
             return Some(format!(
                 "offset {offset}: {} attempts noted, {count} made",
@@ -289,10 +265,7 @@ impl LaneBooks {
                 || self.dead.contains(&(epoch, offset, 0));
             if !known && !rightly && covers(&self.image, offset) {
                 let floor = self.image.floor;
-                found.push((
-                    "P18",
-                    format!("floor {floor} passes {offset}, which nobody acked"),
-                ));
+                found.push(("P18", format!("floor {floor} passes {offset}, which nobody acked")));
             }
         }
         found
@@ -334,8 +307,7 @@ impl LaneBooks {
         self.given_up.retain(kept);
         // What was given up for good is done as well, however it came to be durable.
         let dead = self.dead.iter().filter(|(_, _, round)| *round == 0);
-        self.given_up
-            .extend(dead.map(|(epoch, offset, _)| (*epoch, *offset)));
+        self.given_up.extend(dead.map(|(epoch, offset, _)| (*epoch, *offset)));
         self.released = image.released.iter().map(|e| (e.offset, e.round)).collect();
         self.parked = image.parked.iter().map(|p| (p.key, p.offset)).collect();
     }

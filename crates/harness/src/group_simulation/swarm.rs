@@ -43,9 +43,7 @@ pub(crate) enum Action {
 
 impl Swarm {
     pub(crate) fn new(random: &mut Random) -> Self {
-        let mode = random
-            .pick(&[Mode::Shared, Mode::Partitioned])
-            .unwrap_or_default();
+        let mode = random.pick(&[Mode::Shared, Mode::Partitioned]).unwrap_or_default();
         let ordered = match random.chance(75) {
             true => Ordered::Key,
             false => Ordered::None,

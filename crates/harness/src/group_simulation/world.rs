@@ -95,10 +95,7 @@ impl World {
         world
     }
 
-    #[expect(
-        clippy::expect_used,
-        reason = "a swarm with bad options is a mistake in the swarm"
-    )]
+    #[expect(clippy::expect_used, reason = "a swarm with bad options is a mistake in the swarm")]
     fn new_group(swarm: &Swarm, seed: u64, options: SimOptions) -> Group {
         let mut group =
             Group::new(swarm.group.clone(), seed).expect("the swarm's options are good");
@@ -221,30 +218,14 @@ impl World {
 
     /// A fetch is answered, from the log as it is now.
     pub(crate) fn answer(&mut self, fetch: Fetch) {
-        let log = self
-            .logs
-            .get(&fetch.lane.get())
-            .cloned()
-            .unwrap_or_default();
+        let log = self.logs.get(&fetch.lane.get()).cloned().unwrap_or_default();
         let to = (fetch.from + u64::from(fetch.max)).min(log.len() as u64);
         let (mut events, mut gaps) = (Vec::new(), Vec::new());
-        for (offset, entry) in (0u64..)
-            .zip(&log)
-            .take(to as usize)
-            .skip(fetch.from as usize)
-        {
+        for (offset, entry) in (0u64..).zip(&log).take(to as usize).skip(fetch.from as usize) {
             if entry.gone {
-                gaps.push(Span {
-                    from: offset,
-                    to: offset + 1,
-                });
+                gaps.push(Span { from: offset, to: offset + 1 });
             } else {
-                events.push(Found {
-                    offset,
-                    key: entry.key,
-                    bytes: 10,
-                    skip: entry.filtered,
-                });
+                events.push(Found { offset, key: entry.key, bytes: 10, skip: entry.filtered });
             }
         }
         self.feed(Input::Fetched(Page {
@@ -260,12 +241,7 @@ impl World {
     pub(crate) fn join(&mut self, options: MemberOptions) {
         self.numbers += 1;
         let id = MemberId::new(self.numbers);
-        self.clients.push(Client {
-            id,
-            silent: false,
-            gone: false,
-            held: Vec::new(),
-        });
+        self.clients.push(Client { id, silent: false, gone: false, held: Vec::new() });
         let member = id;
         self.feed(Input::Joined { member, options });
     }

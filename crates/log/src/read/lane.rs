@@ -95,14 +95,14 @@ impl LaneReader {
                         break;
                     }
                 }
-                Source::Frames(_) => self.from_frames(&mut visit, &mut show)?,
-                Source::Records(_) => self.from_records(&mut visit, &mut show)?,
+                Source::Frames(_) => self.visit_frames(&mut visit, &mut show)?,
+                Source::Records(_) => self.visit_records(&mut visit, &mut show)?,
             }
         }
         Ok(visit.visited)
     }
 
-    fn from_frames(
+    fn visit_frames(
         &mut self,
         visit: &mut Visit,
         show: &mut impl FnMut(RecordRef<'_>),
@@ -133,7 +133,7 @@ impl LaneReader {
         Ok(())
     }
 
-    fn from_records(
+    fn visit_records(
         &mut self,
         visit: &mut Visit,
         show: &mut impl FnMut(RecordRef<'_>),
