@@ -1,0 +1,27 @@
+//! The simulator of the log: a disk that crashes, a model that is too plain to be wrong, and a
+//! workload from a seed between them.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "a harness may stop on its own broken invariants; the seed replays it"
+)]
+
+mod random;
+
+mod clock;
+
+mod fault;
+
+mod disk;
+
+mod corruption;
+
+mod draft;
+
+pub use clock::SimClock;
+pub use corruption::{Corruption, CorruptionKind, corrupt};
+pub use disk::{CrashStyle, DiskImage, NameFate, SimDisk};
+pub use draft::{Destination, Digest, Draft, DraftSource};
+pub use fault::{Call, Fault, FaultKind};
+pub use random::{Random, mixed};
