@@ -19,9 +19,18 @@ mod corruption;
 
 mod draft;
 
+mod violation;
+
+mod model;
+
 pub use clock::SimClock;
 pub use corruption::{Corruption, CorruptionKind, corrupt};
 pub use disk::{CrashStyle, DiskImage, NameFate, SimDisk};
 pub use draft::{Destination, Digest, Draft, DraftSource};
 pub use fault::{Call, Fault, FaultKind};
+pub use model::{
+    Batch, LaneKey, Model, ModelTopic, Outcome, Placed, Seen, SeenEvent, SeenGap, SeenLane,
+    SeenLog, SeenReason, StoredEvent, Strength,
+};
 pub use random::{Random, mixed};
+pub use violation::{Broken, Violation};
