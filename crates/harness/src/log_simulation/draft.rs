@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use promethean_event::{
-    EventId, Headers, Key, NewEvent, Partition, PartitionCount, Payload, SessionId, Tag, Timestamp,
-    Topic,
+    Event, EventId, Headers, Key, NewEvent, Partition, PartitionCount, Payload, SessionId, Tag,
+    Timestamp, Topic,
 };
 
 use super::random::{Random, mixed};
@@ -208,6 +208,33 @@ impl Digest {
     /// The checksum.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Of an event as the log gives it back.
+    pub fn of_stored(event: Event) -> u64 {
+        let Event {
+            id,
+            sid,
+            ts,
+            topic,
+            key,
+            headers,
+            payload,
+            caused_by,
+            tags,
+            ..
+        } = event;
+        Self::of(&NewEvent {
+            id,
+            sid,
+            ts,
+            topic,
+            key,
+            headers,
+            payload,
+            caused_by,
+            tags,
+        })
     }
 
     /// Of a whole event.

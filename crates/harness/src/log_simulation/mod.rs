@@ -23,8 +23,23 @@ mod violation;
 
 mod model;
 
+mod profile;
+
+mod subject;
+
+mod session;
+
+mod steps;
+
+mod reads;
+
+mod crash;
+
+mod sweep;
+
 pub use clock::SimClock;
 pub use corruption::{Corruption, CorruptionKind, corrupt};
+pub use crash::{CrashOptions, Failure, Report, run, run_seed};
 pub use disk::{CrashStyle, DiskImage, NameFate, SimDisk};
 pub use draft::{Destination, Digest, Draft, DraftSource};
 pub use fault::{Call, Fault, FaultKind};
@@ -32,5 +47,9 @@ pub use model::{
     Batch, LaneKey, Model, ModelTopic, Outcome, Placed, Seen, SeenEvent, SeenGap, SeenLane,
     SeenLog, SeenReason, StoredEvent, Strength,
 };
+pub use profile::{CleaningStyle, Profile, Steps};
 pub use random::{Random, mixed};
+pub use session::{Running, Session, Tally};
+pub use subject::PlantedBug;
+pub use sweep::{SweepPoint, SweepReport, sweep};
 pub use violation::{Broken, Violation};

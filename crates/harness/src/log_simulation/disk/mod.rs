@@ -50,16 +50,21 @@ impl CrashStyle {
 /// The bytes of all files by name, as a stopped machine leaves them.
 pub type DiskImage = std::collections::BTreeMap<String, Vec<u8>>;
 
-/// The simulated disk; a cheap handle.
+/// The simulated disk; a cheap handle. What the log gets is [`SimDisk::attach`]ed: it dies with
+/// the process that had it.
 #[derive(Clone)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+    /// The process that has this handle; `None` for the simulation's own.
+    life: Option<u64>,
+}
 
 struct State {
     files: Vec<FileImage>,
     directory: Directory,
     plan: FaultPlan,
     random: Random,
-    /// Rises with each crash, so that handles from before it are dead.
+    /// Rises with each crash and kill, so that handles from before it are dead.
     life: u64,
     capacity: u64,
     used: u64,
@@ -85,7 +90,7 @@ impl SimDisk {
             files.push(FileImage::durable(bytes));
         }
         directory.sync();
-        Self(Arc::new(Mutex::new(State {
+        let state = State {
             files,
             directory,
             plan: FaultPlan::default(),
@@ -95,7 +100,26 @@ impl SimDisk {
             used,
             write_back: 0,
             trace: None,
-        })))
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            life: None,
+        }
+    }
+
+    /// A handle for a process: good until the next crash or kill.
+    #[must_use]
+    pub fn attach(&self) -> Self {
+        let life = self.state().life;
+        Self {
+            state: Arc::clone(&self.state),
+            life: Some(life),
+        }
+    }
+
+    /// The process dies, the machine does not: handles are dead, what was written is still there.
+    pub fn kill(&self) {
+        self.state().life += 1;
     }
 
     /// All files as readers see them now.
@@ -182,14 +206,22 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle(&self, number: FileNumber, life: u64) -> Arc<dyn DiskFile> {
+    /// The state, for a call of whoever has this handle.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        match self.life {
+            Some(life) if life != state.life => Err(io::Error::other("this process is dead")),
+            _ => Ok(state),
+        }
+    }
+
+    fn handle(&self, number: FileNumber) -> Arc<dyn DiskFile> {
         Arc::new(SimFile {
             disk: self.clone(),
             number,
-            life,
         })
     }
 }
@@ -226,26 +258,14 @@ impl State {
         }
     }
 
-    fn file(&mut self, number: FileNumber, life: u64) -> io::Result<&mut FileImage> {
-        if life != self.life {
-            return Err(io::Error::other("a handle from before the crash"));
-        }
-        Ok(&mut self.files[number])
-    }
-
-    fn write(
-        &mut self,
-        (number, life): (FileNumber, u64),
-        bytes: &[u8],
-        position: usize,
-    ) -> io::Result<()> {
+    fn write(&mut self, number: FileNumber, bytes: &[u8], position: usize) -> io::Result<()> {
         let fault = self.enter(Call::Write)?;
         self.note(|| format!("write file {number} at {position} len {}", bytes.len()));
         if self.write_back > 0 && self.random.chance(self.write_back) {
             let mut random = self.random.fork();
-            self.file(number, life)?.write_back(&mut random);
+            self.files[number].write_back(&mut random);
         }
-        let before = self.file(number, life)?.len();
+        let before = self.files[number].len();
         let growth = (position + bytes.len()).saturating_sub(before) as u64;
         let room = self.capacity.saturating_sub(self.used);
         let full = growth > room;
@@ -256,7 +276,7 @@ impl State {
             Some(_) => self.random.index(whole + 1),
         };
         if part > 0 && !(full && fault.is_some()) {
-            self.file(number, life)?.write(&bytes[..part], position);
+            self.files[number].write(&bytes[..part], position);
             self.used += (position + part).saturating_sub(before) as u64;
         }
         match fault {
@@ -266,28 +286,28 @@ impl State {
         }
     }
 
-    fn set_len(&mut self, number: FileNumber, life: u64, len: usize) -> io::Result<()> {
+    fn set_len(&mut self, number: FileNumber, len: usize) -> io::Result<()> {
         self.enter_whole(Call::SetLen)?;
         self.note(|| format!("set_len file {number} to {len}"));
         // A cut or a hole needs no room; the log must not count on it, so a hole takes room here.
-        let before = self.file(number, life)?.len() as u64;
+        let before = self.files[number].len() as u64;
         let used = self.used - before + len as u64;
         if used > self.capacity && used > self.used {
             return Err(FaultKind::NoSpace.error());
         }
-        self.file(number, life)?.set_len(len);
+        self.files[number].set_len(len);
         self.used = used;
         Ok(())
     }
 
-    fn sync_data(&mut self, number: FileNumber, life: u64) -> io::Result<()> {
+    fn sync_data(&mut self, number: FileNumber) -> io::Result<()> {
         let fault = self.enter(Call::SyncData)?;
         self.note(|| format!("sync file {number}"));
         let mut random = self.random.fork();
         match fault {
-            None => self.file(number, life)?.sync(),
+            None => self.files[number].sync(),
             Some(FaultKind::Crash) => {}
-            Some(_) => self.file(number, life)?.fail_sync(&mut random),
+            Some(_) => self.files[number].fail_sync(&mut random),
         }
         fault.map_or(Ok(()), |kind| Err(kind.error()))
     }
@@ -301,7 +321,7 @@ impl State {
 
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.enter_whole(Call::Create)?;
         if state.directory.find(name).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -310,19 +330,19 @@ impl Disk for SimDisk {
         state.note(|| format!("create {name} as file {number}"));
         state.files.push(FileImage::default());
         state.directory.link(name, number);
-        Ok(self.handle(number, state.life))
+        Ok(self.handle(number))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.enter_whole(Call::Open)?;
         let number = state.directory.find(name).ok_or(io::ErrorKind::NotFound)?;
         state.note(|| format!("open {name} as file {number}"));
-        Ok(self.handle(number, state.life))
+        Ok(self.handle(number))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let fault = state.enter(Call::Rename)?;
         if state.directory.find(from).is_none() {
             return Err(io::ErrorKind::NotFound.into());
@@ -336,7 +356,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.enter_whole(Call::Remove)?;
         state.note(|| format!("remove {name}"));
         let number = state
@@ -348,7 +368,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.enter_whole(Call::List)?;
         Ok(state
             .directory
@@ -358,7 +378,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let fault = state.enter(Call::SyncDir)?;
         state.note(|| "sync_dir".to_owned());
         let mut random = state.random.fork();
@@ -371,7 +391,7 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         state.enter_whole(Call::FreeBytes)?;
         Ok(state.capacity.saturating_sub(state.used))
     }
@@ -391,37 +411,32 @@ impl fmt::Debug for SimDisk {
 struct SimFile {
     disk: SimDisk,
     number: FileNumber,
-    life: u64,
 }
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let mut state = self.disk.state();
+        let mut state = self.disk.alive()?;
         state.enter_whole(Call::Read)?;
-        Ok(state
-            .file(self.number, self.life)?
-            .read(buffer, position as usize))
+        Ok(state.files[self.number].read(buffer, position as usize))
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.disk
             .state()
-            .write((self.number, self.life), bytes, position as usize)
+            .write(self.number, bytes, position as usize)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.state().sync_data(self.number, self.life)
+        self.disk.alive()?.sync_data(self.number)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk
-            .state()
-            .set_len(self.number, self.life, len as usize)
+        self.disk.state().set_len(self.number, len as usize)
     }
 
     fn len(&self) -> io::Result<u64> {
-        let mut state = self.disk.state();
+        let mut state = self.disk.alive()?;
         state.enter_whole(Call::Len)?;
-        Ok(state.file(self.number, self.life)?.len() as u64)
+        Ok(state.files[self.number].len() as u64)
     }
 }

@@ -55,12 +55,12 @@ impl Model {
             if short.is_none() && missing.is_none() {
                 break;
             }
-            if self.entries.len() <= self.kept {
+            if self.entries.len() <= self.kept.max(self.written) {
                 let detail = match (short, missing) {
                     (Some((key, seen, mine)), _) => format!(
                         "{key:?} ends at {seen}; {mine} events of the {} commits were acknowledged \
-                         as synced or served",
-                        self.kept
+                         as synced or served (or written)",
+                        self.kept.max(self.written)
                     ),
                     _ => format!("the definition of topic {missing:?} is gone"),
                 };

@@ -109,6 +109,8 @@ struct Entry {
     /// Where its events begin in `order`.
     begin: usize,
     strength: Strength,
+    /// Whether its publisher was told that it is there.
+    acked: bool,
     defines: Option<usize>,
 }
 
@@ -121,6 +123,8 @@ pub struct Model {
     order: Vec<(LaneKey, u64)>,
     /// Commits that every crash keeps.
     kept: usize,
+    /// Commits that the death of the process has kept, until the next power cut.
+    written: usize,
 }
 
 impl Model {
@@ -231,12 +235,13 @@ impl Model {
         Outcome::Stored(placed)
     }
 
-    /// Adds what `expect` has placed as the next commit.
-    pub fn commit(&mut self, batch: &Batch, placed: &[Placed]) {
+    /// Adds what `expect` has placed as the next commit; `acked` if the publisher knows.
+    pub fn commit(&mut self, batch: &Batch, placed: &[Placed], acked: bool) {
         let entry = self.entries.len();
         self.entries.push(Entry {
             begin: self.order.len(),
             strength: batch.strength,
+            acked,
             defines: None,
         });
         for (draft, place) in batch.drafts.iter().zip(placed) {
@@ -274,6 +279,7 @@ impl Model {
         self.entries.push(Entry {
             begin: self.order.len(),
             strength: Strength::Synced,
+            acked: false,
             defines: Some(topic),
         });
     }
@@ -283,19 +289,41 @@ impl Model {
         self.kept = self.entries.len();
     }
 
-    /// A receipt named the `seq` of an event.
-    pub fn learn_seq(&mut self, lane: LaneKey, offset: u64, seq: u64) -> Result<(), Violation> {
+    /// The log's process has died: what was acknowledged as written must still be there.
+    pub fn process_died(&mut self) {
+        let safe = |entry: &Entry| entry.acked && entry.strength >= Strength::Written;
+        self.written = self
+            .entries
+            .iter()
+            .rposition(safe)
+            .map_or(0, |last| last + 1);
+    }
+
+    /// The power went: only what was synced is sure.
+    pub fn power_failed(&mut self) {
+        self.written = 0;
+    }
+
+    /// A receipt named the `seq` of an event and, unless it is a duplicate, its append time.
+    pub fn learn(&mut self, place: Placed, seq: u64, appended_ms: u64) -> Result<(), Violation> {
+        let Placed {
+            lane,
+            offset,
+            duplicate,
+        } = place;
         let event = &mut self.topics[lane.topic].lanes[lane.partition as usize][offset as usize];
-        match event.seq {
-            Some(before) if before != seq => Violation::err(
-                Broken::Changed,
-                format!("{lane:?} offset {offset} had seq {before} and now has {seq}"),
-            ),
-            _ => {
-                event.seq = Some(seq);
-                Ok(())
-            }
+        if event.seq.is_some_and(|before| before != seq) {
+            let detail = format!(
+                "{lane:?} offset {offset} had seq {:?}, now {seq}",
+                event.seq
+            );
+            return Violation::err(Broken::Changed, detail);
         }
+        event.seq = Some(seq);
+        if !duplicate {
+            event.appended_ms = Some(appended_ms);
+        }
+        Ok(())
     }
 
     /// A reader was given this event: if its publisher asked for a sync, it must stay.

@@ -60,7 +60,7 @@ impl Story {
         let Outcome::Stored(placed) = self.model.expect(batch) else {
             panic!("refused")
         };
-        self.model.commit(batch, &placed);
+        self.model.commit(batch, &placed, true);
     }
 
     /// What a right log would show.
@@ -194,6 +194,29 @@ fn served_commits_must_stay_if_they_asked_for_a_sync() {
             .recover(&seen, NOW)
             .map_err(|violation| violation.broken);
         assert_eq!(verdict, result);
+    }
+}
+
+#[test]
+fn written_commits_outlive_the_process_but_not_the_power() {
+    for (strength, power, right) in [
+        (Strength::Written, false, false),
+        (Strength::Written, true, true),
+        (Strength::None, false, true),
+    ] {
+        let mut story = three_commits(strength);
+        story.model.process_died();
+        if power {
+            story.model.power_failed();
+        }
+        let mut seen = story.seen();
+        truncate(&mut seen, PLAIN, 4);
+        truncate(&mut seen, CLEANED, 2);
+        assert_eq!(
+            story.model.recover(&seen, NOW).is_ok(),
+            right,
+            "{strength:?} {power}"
+        );
     }
 }
 
