@@ -1,9 +1,83 @@
-//! The event log.
-mod clock;
-mod disk;
-mod options;
+//! One durable, searchable, append-only log for all topics.
+//!
+//! A [`Log`] takes batches of events ([`Append`]) and gives back where they stand ([`Appended`]),
+//! once they are as durable as was asked for. It is read by lane (one partition of one topic) and
+//! offset ([`LaneReader`]), over several lanes in the order of appending ([`MergedReader`]), and
+//! searched by id, key, and time. The cleaner removes what a topic's rules let go.
+//!
+//! Synchronous: one writer thread commits what is waiting in one frame with one sync, and answers
+//! [`Ticket`]s, which can be waited for or awaited. The bytes are described in `FORMAT.md`.
+//!
+//! Modules are listed in the order in which an event meets them.
+
 mod topic;
+
+mod catalog;
+
+mod batch;
+
+mod ticket;
+
+mod queue;
+
+mod placement;
+
+mod writer;
+
+mod roll;
+
+mod segment;
+
+mod index;
+
+mod engine;
+
+mod tail;
+
+mod upkeep;
+
+mod read;
+
+mod lookup;
+
+mod keys;
+
+mod cleaner;
+
+mod recovery;
+
+mod log;
+
+mod options;
+
+mod clock;
+
+mod disk;
+
+mod lock;
+
+mod codec;
+
+mod error;
+
+mod limits;
+
+#[cfg(feature = "planted-bugs")]
+mod planted;
+
+pub use batch::{Append, Appended, Durability, Expectation, Receipt};
+pub use catalog::LaneState;
+pub use cleaner::{CleanError, Holds};
 pub use clock::{Clock, SystemClock};
 pub use disk::{Disk, DiskFile, RealDisk};
+pub use error::{AppendError, OpenError, ReadError};
+pub use keys::KeyReader;
+pub use log::{Grown, Log};
 pub use options::{Drive, Options};
+#[cfg(feature = "planted-bugs")]
+pub use planted::PlantedBug;
+pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit};
+pub use recovery::{Damage, OpenReport};
+pub use segment::Record;
+pub use ticket::Ticket;
 pub use topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
+use crate::limits::SEGMENT_BYTES_LIMIT;
 
 /// How a log is opened. Defaults are right for one server on one disk.
 #[derive(Debug, Clone)]
@@ -27,6 +28,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Who runs the log's work.
     pub drive: Drive,
+    /// A bug on purpose, to prove that a harness sees it.
+    #[cfg(feature = "planted-bugs")]
+    pub planted: Option<crate::planted::PlantedBug>,
 }
 
 /// Who runs the writer and the upkeep of a log.
@@ -51,6 +55,23 @@ impl Default for Options {
             queue_requests_max: 65_536,
             clock: Arc::new(SystemClock),
             drive: Drive::Threads,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
         }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.segment_bytes_min < 4096 {
+            return Err("segment_bytes_min must be at least 4096");
+        }
+        if self.segment_bytes_max < self.segment_bytes_min {
+            return Err("segment_bytes_max must not be below segment_bytes_min");
+        }
+        if self.segment_bytes_max > SEGMENT_BYTES_LIMIT {
+            return Err("segment_bytes_max must be at most 2 GiB");
+        }
+        Ok(())
     }
 }

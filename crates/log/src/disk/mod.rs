@@ -5,6 +5,7 @@
 //!
 //! - bytes written are kept only once `sync_data` of that file has returned;
 //! - a new name, a rename or a removal is kept only once `sync_dir` has returned;
+//! - a sector of 512 bytes that was being written holds its old or its new bytes, not a mixture;
 //! - after any failed sync nothing is known about the bytes it should have kept.
 
 mod real;

@@ -1,0 +1,3 @@
+//! The integration tests that belong to no single crate, in one binary.
+
+mod tidy;

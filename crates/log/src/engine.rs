@@ -1,0 +1,359 @@
+//! What writer, readers and upkeep see together.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::catalog::Catalog;
+use crate::disk::{Disk, DiskFile};
+use crate::error::ReadError;
+use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::segment::{Record, RecordHeader, SegmentName};
+use crate::tail::{Tail, Waiting};
+
+/// Engine by all handles of a log.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) site: Site,
+    pub(crate) queue: Queue,
+    pub(crate) waiting: Waiting,
+    pub(crate) filters: FilterBudget,
+    /// Reads that went to the disk rather than to the tail in memory.
+    pub(crate) disk_reads: AtomicU64,
+    failure: OnceLock<String>,
+    state: RwLock<State>,
+}
+
+/// Where the log is and how it was opened: all that it takes to make files.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: Options,
+    /// In the header of every segment, so that those of another log are noticed.
+    pub(crate) log_id: [u8; 16],
+    pub(crate) upkeep: Upkeep,
+}
+
+/// The log at one moment.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) catalog: Catalog,
+    /// Oldest first; their seq ranges follow each other.
+    pub(crate) sealed: Vec<Arc<Segment>>,
+    pub(crate) active: Active,
+    pub(crate) tail: Tail,
+    pub(crate) next_seq: u64,
+    pub(crate) last_append_ms: u64,
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) name: SegmentName,
+    pub(crate) salt: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) index: ActiveIndex,
+    pub(crate) first_ms: Option<u64>,
+    /// Where the last frame that readers may see ends.
+    pub(crate) end_position: u64,
+}
+
+/// A segment that nobody writes any more.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) name: SegmentName,
+    pub(crate) salt: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) index: SegmentIndex,
+    pub(crate) next_seq: u64,
+    pub(crate) end_position: u64,
+    /// Append times of the first and the last event.
+    pub(crate) append_ms: Range<u64>,
+    /// Stretches of bytes that are no frames: the segment is left alone by the cleaner.
+    pub(crate) holes: Vec<Range<u64>>,
+}
+
+impl Engine {
+    pub(crate) fn new(site: Site, filters: FilterBudget, state: State) -> Self {
+        Self {
+            queue: Queue::new(site.options.queue_requests_max),
+            waiting: Waiting::default(),
+            filters,
+            disk_reads: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            site,
+            state: RwLock::new(state),
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note that the log takes no more writes.
+    pub(crate) fn note_failure(&self, text: &str) {
+        // The first one is the cause; what comes after it follows from it.
+        let first = self.failure.set(text.to_owned());
+        drop(first);
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    pub(crate) fn count_disk_read(&self) {
+        self.disk_reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Asks a segment's index; a damaged side file is built again first.
+    pub(crate) fn ask<T>(
+        &self,
+        segment: &Arc<Segment>,
+        question: impl Fn(&SegmentIndex) -> Result<T, SideFileError>,
+    ) -> Result<T, ReadError> {
+        match question(&segment.index) {
+            Ok(answer) => Ok(answer),
+            Err(SideFileError::Io(error)) => Err(error.into()),
+            Err(SideFileError::Damaged) => {
+                let rebuilt = self.rebuild(segment)?;
+                question(&rebuilt.index).map_err(|error| match error {
+                    SideFileError::Io(error) => ReadError::Io(error),
+                    SideFileError::Damaged => ReadError::Damaged {
+                        file: segment.name.index_file(),
+                        position: 0,
+                    },
+                })
+            }
+        }
+    }
+
+    /// Builds the side file of a segment and puts it in the place of the index that was there.
+    pub(crate) fn rebuild(&self, segment: &Arc<Segment>) -> Result<Arc<Segment>, ReadError> {
+        let name = segment.name;
+        let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
+        let damaged = || ReadError::Damaged {
+            file: name.index_file(),
+            position: 0,
+        };
+        let side =
+            SideFile::open(file, name, segment.salt, &self.filters).map_err(
+                |error| match error {
+                    SideFileError::Io(error) => error.into(),
+                    SideFileError::Damaged => damaged(),
+                },
+            )?;
+        let holes = side.holes().map_err(|_| damaged())?;
+        let rebuilt = Arc::new(Segment {
+            name,
+            salt: segment.salt,
+            file: Arc::clone(&segment.file),
+            index: SegmentIndex::Side(side),
+            next_seq: segment.next_seq,
+            end_position: segment.end_position,
+            append_ms: segment.append_ms.clone(),
+            holes,
+        });
+        let mut state = self.write();
+        if let Some(place) = state.sealed.iter_mut().find(|known| known.name == name) {
+            *place = Arc::clone(&rebuilt);
+        }
+        Ok(rebuilt)
+    }
+}
+
+impl Segment {
+    pub(crate) fn place(&self) -> ReadPlace {
+        ReadPlace {
+            name: self.name,
+            salt: self.salt,
+            file: Arc::clone(&self.file),
+            end: self.end_position,
+        }
+    }
+}
+
+impl Active {
+    pub(crate) fn place(&self) -> ReadPlace {
+        ReadPlace {
+            name: self.name,
+            salt: self.salt,
+            file: Arc::clone(&self.file),
+            end: self.end_position,
+        }
+    }
+}
+
+/// What it takes to read records of a segment.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadPlace {
+    pub(crate) name: SegmentName,
+    pub(crate) salt: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// No record stands at or behind this position.
+    pub(crate) end: u64,
+}
+
+impl ReadPlace {
+    /// Bytes from `position` on: as many as asked for, or up to the end.
+    pub(crate) fn bytes(&self, position: u64, count: usize) -> io::Result<Bytes> {
+        let count = count.min(self.end.saturating_sub(position) as usize);
+        let mut buffer = BytesMut::zeroed(count);
+        let read = self.file.read_at(&mut buffer, position)?;
+        buffer.truncate(read);
+        Ok(buffer.freeze())
+    }
+
+    /// The record at a position; `None` if the bytes there are not a good one.
+    pub(crate) fn record(&self, position: u32) -> io::Result<Option<Record>> {
+        let bytes = self.bytes(u64::from(position), RECORD_GUESS_BYTES)?;
+        let Some(header) = RecordHeader::decode(self.salt, &bytes) else {
+            return Ok(None);
+        };
+        if header.record_bytes() <= bytes.len() {
+            return Ok(Record::decode(self.salt, &bytes));
+        }
+        let bytes = self.bytes(u64::from(position), header.record_bytes())?;
+        Ok(Record::decode(self.salt, &bytes))
+    }
+
+    pub(crate) fn damaged(&self, position: u32) -> ReadError {
+        ReadError::Damaged {
+            file: self.name.segment_file(),
+            position: u64::from(position),
+        }
+    }
+}
+
+/// Most records are no longer, so that one read is enough.
+const RECORD_GUESS_BYTES: usize = 1024;
+
+impl State {
+    /// The sealed segment that a seq belongs to, or would.
+    pub(crate) fn segment_of_seq(&self, seq: u64) -> Option<&Arc<Segment>> {
+        let after = self
+            .sealed
+            .partition_point(|segment| segment.next_seq <= seq);
+        self.sealed.get(after)
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        let sealed: u64 = self.sealed.iter().map(|segment| segment.end_position).sum();
+        sealed + self.active.end_position
+    }
+
+    /// How large the next segment should be: a sixteenth of the log, within the limits.
+    pub(crate) fn segment_bytes(&self, options: &Options) -> u64 {
+        (self.bytes() / 16).clamp(options.segment_bytes_min, options.segment_bytes_max)
+    }
+}
+
+/// Work for the upkeep: spare files that are ready, and a bell.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    inner: Mutex<UpkeepState>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct UpkeepState {
+    spares: Vec<Spare>,
+    spare_names: BTreeSet<u64>,
+    /// How often the bell was rung.
+    rung: u64,
+    stopping: bool,
+}
+
+/// A file without a place in the log yet, written full of something.
+#[derive(Debug, Clone)]
+pub(crate) struct Spare {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) bytes: u64,
+}
+
+impl Upkeep {
+    fn lock(&self) -> std::sync::MutexGuard<'_, UpkeepState> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A name for a spare file that no other has.
+    pub(crate) fn spare_name(&self) -> String {
+        let mut state = self.lock();
+        let number = state.spare_names.last().map_or(0, |last| last + 1);
+        state.spare_names.insert(number);
+        format!("{number:08x}.spare")
+    }
+
+    pub(crate) fn note_spare_name(&self, name: &str) {
+        let number = name
+            .strip_suffix(".spare")
+            .and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        self.lock().spare_names.extend(number);
+    }
+
+    pub(crate) fn spare_count(&self) -> usize {
+        self.lock().spares.len()
+    }
+
+    pub(crate) fn put_spare(&self, spare: Spare) {
+        self.lock().spares.push(spare);
+    }
+
+    /// A spare file of at least so many bytes, not far more than wanted.
+    pub(crate) fn take_spare(&self, bytes: u64) -> Option<Spare> {
+        let mut state = self.lock();
+        let place = state.spares.iter().position(|spare| spare.bytes >= bytes)?;
+        Some(state.spares.swap_remove(place))
+    }
+
+    /// All spares, to be removed.
+    pub(crate) fn take_all(&self) -> Vec<Spare> {
+        std::mem::take(&mut self.lock().spares)
+    }
+
+    /// Tells the upkeep that there may be work.
+    pub(crate) fn ring(&self) {
+        self.lock().rung += 1;
+        self.bell.notify_all();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.lock().stopping = true;
+        self.bell.notify_all();
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// How often the bell was rung so far: for one who starts to listen.
+    pub(crate) fn bell(&self) -> u64 {
+        self.lock().rung
+    }
+
+    /// Waits until the bell is rung again; false when the log closes.
+    pub(crate) fn wait(&self, heard: &mut u64) -> bool {
+        let mut state = self.lock();
+        while state.rung == *heard && !state.stopping {
+            state = self
+                .bell
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        *heard = state.rung;
+        !state.stopping
+    }
+}

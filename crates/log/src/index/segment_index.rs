@@ -1,0 +1,102 @@
+use promethean_event::EventId;
+
+use super::active::ActiveIndex;
+use super::side_file::{SideFile, SideFileError};
+use super::{FrameSample, IdRange};
+use crate::topic::Lane;
+
+/// The index of a sealed segment: its side file, or, until that is built, what was in memory while
+/// the segment was written.
+#[derive(Debug)]
+pub(crate) enum SegmentIndex {
+    Memory(ActiveIndex),
+    Side(SideFile),
+}
+
+impl SegmentIndex {
+    /// The offset at which a lane stood when the segment began, or when it first had an event.
+    pub(crate) fn lane_start(&self, lane: Lane) -> Result<Option<u64>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.lane_range(lane).map(|(first, _)| first)),
+            Self::Side(file) => Ok(file.lane(lane)?.map(|entry| entry.start)),
+        }
+    }
+
+    pub(crate) fn positions(
+        &self,
+        lane: Lane,
+        from: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, u32)>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.positions(lane, from, max)),
+            Self::Side(file) => file.positions(lane, from, max),
+        }
+    }
+
+    pub(crate) fn positions_before(
+        &self,
+        lane: Lane,
+        before: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, u32)>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.positions_before(lane, before, max)),
+            Self::Side(file) => file.positions_before(lane, before, max),
+        }
+    }
+
+    pub(crate) fn offset_from_position(
+        &self,
+        lane: Lane,
+        position: u32,
+    ) -> Result<Option<u64>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.offset_from_position(lane, position)),
+            Self::Side(file) => file.offset_from_position(lane, position),
+        }
+    }
+
+    pub(crate) fn find_id(&self, id: &EventId, hash: u64) -> Result<Vec<u32>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.find_id(id, hash)),
+            Self::Side(file) => file.find_id(id, hash),
+        }
+    }
+
+    /// Positions at which a key with this hash may stand, newest first, up to `max` of each key.
+    pub(crate) fn find_key(&self, hash: u64, max: usize) -> Result<Vec<u32>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.find_key(hash)),
+            Self::Side(file) => {
+                let mut all = file.find_key(hash, max)?.concat();
+                all.sort_unstable_by(|a, b| b.cmp(a));
+                Ok(all)
+            }
+        }
+    }
+
+    /// The last sample of a frame for which `before` holds; it holds for a front part of them.
+    pub(crate) fn last_sample(
+        &self,
+        before: impl Fn(&FrameSample) -> bool,
+    ) -> Result<Option<FrameSample>, SideFileError> {
+        match self {
+            Self::Memory(index) => {
+                let after = index.frames().partition_point(before);
+                Ok(after
+                    .checked_sub(1)
+                    .and_then(|place| index.frames().get(place))
+                    .copied())
+            }
+            Self::Side(file) => file.last_sample(before),
+        }
+    }
+
+    pub(crate) fn id_range(&self) -> IdRange {
+        match self {
+            Self::Memory(index) => index.id_range(),
+            Self::Side(file) => file.footer().id_range,
+        }
+    }
+}

@@ -1,0 +1,362 @@
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use promethean_event::{EventId, Key, Offset, Partition, Pattern, Seq, Timestamp, Topic};
+
+use crate::batch::{Append, Appended, Batch};
+use crate::catalog::LaneState;
+use crate::cleaner::{self, Holds};
+use crate::disk::{Disk, RealDisk};
+use crate::engine::Engine;
+use crate::error::{AppendError, OpenError, ReadError};
+use crate::keys::KeyReader;
+use crate::lock::DirectoryLock;
+use crate::options::{Drive, Options};
+use crate::queue::Request;
+use crate::read::{LaneReader, MergedReader, Page, PageLimit};
+use crate::recovery::{self, OpenReport};
+use crate::segment::Record;
+use crate::ticket::Ticket;
+use crate::topic::{Lane, TopicDefinition, TopicId};
+use crate::upkeep;
+use crate::writer::Writer;
+
+/// An open log. A cheap handle: clones share one log, which closes with [`Log::close`] or with the
+/// last of them.
+#[derive(Clone)]
+pub struct Log {
+    engine: Arc<Engine>,
+    running: Arc<Running>,
+}
+
+/// What runs the log, stopped when the last handle goes.
+struct Running {
+    engine: Arc<Engine>,
+    /// The writer itself, where the caller drives it.
+    writer: Mutex<Option<Writer>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    _lock: Option<DirectoryLock>,
+}
+
+impl Log {
+    /// Opens the log in a directory, making it if it is not there. Only one process can.
+    pub fn open_dir(path: &Path, options: Options) -> Result<(Self, OpenReport), OpenError> {
+        let disk = RealDisk::open(path)?;
+        let lock = DirectoryLock::take(path)?;
+        Self::start(Arc::new(disk), options, Some(lock))
+    }
+
+    /// Opens the log on a disk that nobody else uses.
+    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Self, OpenReport), OpenError> {
+        Self::start(disk, options, None)
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        lock: Option<DirectoryLock>,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        options.check().map_err(OpenError::Options)?;
+        #[cfg(feature = "planted-bugs")]
+        crate::planted::apply(&options);
+        let drive = options.drive;
+        let (engine, segment, report) = recovery::open(disk, options)?;
+        let engine = Arc::new(engine);
+        let mut writer = Some(Writer::new(Arc::clone(&engine), segment));
+        let threads = match drive {
+            Drive::Caller => Vec::new(),
+            Drive::Threads => upkeep::spawn(&engine, writer.take())?,
+        };
+        let running = Running {
+            engine: Arc::clone(&engine),
+            writer: Mutex::new(writer),
+            threads: Mutex::new(threads),
+            _lock: lock,
+        };
+        Ok((
+            Self {
+                engine,
+                running: Arc::new(running),
+            },
+            report,
+        ))
+    }
+
+    /// Defines a topic, or changes how it is cleaned. The same definition again changes nothing.
+    pub fn define(&self, definition: TopicDefinition) -> Ticket<Result<TopicId, AppendError>> {
+        let (ticket, answer) = Ticket::new();
+        self.engine
+            .queue
+            .push(Request::Define { definition, answer });
+        ticket
+    }
+
+    /// Removes a topic with all its events. Its name may be defined anew.
+    pub fn remove(&self, topic: TopicId) -> Ticket<Result<(), AppendError>> {
+        let (ticket, answer) = Ticket::new();
+        self.engine.queue.push(Request::Remove { topic, answer });
+        ticket
+    }
+
+    /// Appends events: all of them or none. Encoded here; the writer only gives them their places.
+    pub fn append(&self, append: &Append) -> Ticket<Result<Appended, AppendError>> {
+        let encoded = Batch::encode(append, &self.engine.read().catalog);
+        match encoded {
+            Ok(batch) => {
+                let (ticket, answer) = Ticket::new();
+                self.engine.queue.push(Request::Append { batch, answer });
+                ticket
+            }
+            Err(error) => Ticket::answered(Err(error)),
+        }
+    }
+
+    /// Gives up everything of these lanes before an offset: it is not read any more, and the
+    /// cleaner removes it.
+    pub fn trim(&self, starts: Vec<(Lane, Offset)>) -> Ticket<Result<(), AppendError>> {
+        let (ticket, answer) = Ticket::new();
+        self.engine.queue.push(Request::Trim { starts, answer });
+        ticket
+    }
+
+    /// Serves what is waiting, where the caller drives the log ([`Drive::Caller`]). Gives the
+    /// number of requests.
+    pub fn commit_waiting(&self) -> usize {
+        let mut served = 0;
+        let mut writer = self
+            .running
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writer.as_mut() {
+            loop {
+                let requests = self.engine.queue.take();
+                if requests.is_empty() {
+                    writer.mark();
+                    break;
+                }
+                served += requests.len();
+                writer.commit(requests);
+            }
+        }
+        served
+    }
+
+    /// One round of upkeep, where the caller drives the log: spare files, side files.
+    pub fn maintain(&self) -> Result<(), ReadError> {
+        upkeep::round(&self.engine)
+    }
+
+    /// Removes what may go, by the topics' rules, except what `holds` keeps. Gives the number of
+    /// segments that were written again or removed. Reads and writes go on meanwhile.
+    pub fn clean(&self, holds: &Holds) -> Result<usize, cleaner::CleanError> {
+        cleaner::clean(self, &self.engine, holds)
+    }
+
+    /// The number of a topic.
+    pub fn topic_id(&self, topic: &Topic) -> Option<TopicId> {
+        self.engine.read().catalog.id(topic)
+    }
+
+    /// What a topic is.
+    pub fn definition(&self, topic: TopicId) -> Option<TopicDefinition> {
+        self.engine
+            .read()
+            .catalog
+            .live(topic)
+            .map(|state| state.definition.clone())
+    }
+
+    /// All topics.
+    pub fn topics(&self) -> Vec<(TopicId, TopicDefinition)> {
+        let state = self.engine.read();
+        state
+            .catalog
+            .live_topics()
+            .map(|(id, topic)| (id, topic.definition.clone()))
+            .collect()
+    }
+
+    /// The lanes of all topics that a pattern matches.
+    pub fn lanes(&self, pattern: &Pattern) -> Vec<Lane> {
+        let state = self.engine.read();
+        let topics = state.catalog.live_topics();
+        let matching = topics.filter(|(_, topic)| pattern.matches(&topic.definition.topic));
+        let lanes = matching.flat_map(|(id, topic)| {
+            let partitions = topic.definition.partitions.partitions();
+            partitions.map(move |partition: Partition| Lane {
+                topic: id,
+                partition,
+            })
+        });
+        lanes.collect()
+    }
+
+    /// Where a lane starts and ends.
+    pub fn lane(&self, lane: Lane) -> Option<LaneState> {
+        self.engine.read().catalog.lane(lane)
+    }
+
+    /// The seq that the next event will get.
+    pub fn next_seq(&self) -> Seq {
+        Seq::new(self.engine.read().next_seq)
+    }
+
+    /// Reads a lane from an offset on.
+    pub fn read(&self, lane: Lane, from: Offset) -> Result<LaneReader, ReadError> {
+        LaneReader::new(Arc::clone(&self.engine), lane, from)
+    }
+
+    /// Reads several lanes from a seq on, in the order in which their events were appended.
+    pub fn read_merged(
+        &self,
+        lanes: impl IntoIterator<Item = Lane>,
+        from: Seq,
+    ) -> Result<MergedReader, ReadError> {
+        MergedReader::new(&self.engine, lanes, from)
+    }
+
+    /// Events of a lane before an offset, newest first.
+    pub fn page_before(
+        &self,
+        lane: Lane,
+        before: Offset,
+        limit: PageLimit,
+    ) -> Result<Page, ReadError> {
+        self.engine.page_before(lane, before.get(), limit)
+    }
+
+    /// The event with an id.
+    pub fn find(&self, topic: TopicId, id: &EventId) -> Result<Option<Record>, ReadError> {
+        self.engine.find_id(topic, id)
+    }
+
+    /// The newest event of a key; a tombstone if the key is gone.
+    pub fn latest(&self, topic: TopicId, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.engine.latest(topic, key.as_str())
+    }
+
+    /// The newest `max` events of a key, newest first.
+    pub fn history(&self, topic: TopicId, key: &Key, max: usize) -> Result<Vec<Record>, ReadError> {
+        self.engine.history_of(topic, key.as_str(), max)
+    }
+
+    /// All keys of a topic that begin with `prefix`, in order, each with its newest event.
+    pub fn keys(&self, topic: TopicId, prefix: &str) -> KeyReader {
+        KeyReader::new(Arc::clone(&self.engine), topic, prefix)
+    }
+
+    /// The first offset of a lane that was appended at or after a time; the end if there is none.
+    pub fn offset_at(&self, lane: Lane, time: Timestamp) -> Result<Offset, ReadError> {
+        self.engine
+            .offset_at_ms(lane, time.millis())
+            .map(Offset::new)
+    }
+
+    /// Completes when the log has grown beyond a seq, or is closed.
+    pub fn grown_beyond(&self, seq: Seq) -> Grown {
+        Grown {
+            engine: Arc::clone(&self.engine),
+            seq: seq.get(),
+        }
+    }
+
+    /// Why the log takes no more writes, if it does not.
+    pub fn failure(&self) -> Option<String> {
+        self.engine.failure().map(str::to_owned)
+    }
+
+    /// Reads that went to the disk rather than to the tail in memory.
+    pub fn disk_reads(&self) -> u64 {
+        self.engine.disk_reads.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all segments, without side files and spares.
+    pub fn bytes(&self) -> u64 {
+        self.engine.read().bytes()
+    }
+
+    /// Waits until every sealed segment has its side file. For tests and measurements.
+    pub fn settle(&self) -> Result<(), ReadError> {
+        upkeep::index_sealed(&self.engine)
+    }
+
+    /// Serves what is waiting, syncs, and stops. Further requests are refused; reading goes on.
+    pub fn close(&self) {
+        self.running.stop();
+    }
+}
+
+impl Running {
+    fn stop(&self) {
+        self.engine.queue.close();
+        self.engine.site.upkeep.stop();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has left word of it as a failure already.
+            drop(thread.join());
+        }
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(mut writer) = writer {
+            let requests = self.engine.queue.take();
+            writer.commit(requests);
+            writer.close();
+        }
+        for spare in self.engine.site.upkeep.take_all() {
+            // What is left over is found and used when the log is opened again.
+            drop(self.engine.site.disk.remove(&spare.name));
+        }
+        self.engine.waiting.wake_all();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("next_seq", &self.next_seq())
+            .finish_non_exhaustive()
+    }
+}
+
+/// See [`Log::grown_beyond`]. Costs nothing while it waits.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Grown {
+    engine: Arc<Engine>,
+    seq: u64,
+}
+
+impl Future for Grown {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let done = || self.engine.read().next_seq > self.seq || self.engine.site.upkeep.stopping();
+        if done() {
+            return Poll::Ready(());
+        }
+        self.engine.waiting.add(context.waker());
+        // It may have grown between the look and the word.
+        if done() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! New segments: made ready beside the log, then given their name.
+//!
+//! A file gets the name of a segment only when its header and the catalog at its start are on the
+//! disk, and only when the segment before it is sealed. So a named segment always explains itself,
+//! and one that is not the newest always has an end.
+
+use std::io;
+
+use crate::catalog::CatalogEntry;
+use crate::disk::DiskFile;
+use crate::engine::{Engine, Site, Spare};
+use crate::limits::{FRAME_BYTES_MAX, SEGMENT_BYTES_LIMIT};
+use crate::segment::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName,
+};
+use crate::writer::{OpenSegment, WriteError};
+
+/// Filled on the spot when there is no spare; larger ones grow as they are written.
+const FILL_NOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const FILL_BYTES: usize = 1024 * 1024;
+
+/// What a new segment is for.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) name: SegmentName,
+    /// The frame that must fit.
+    pub(crate) frame_bytes: u64,
+    /// How large the segment should be, if nothing else speaks against it.
+    pub(crate) segment_bytes: u64,
+    pub(crate) seq: u64,
+    pub(crate) append_ms: u64,
+    /// The catalog as it is now.
+    pub(crate) catalog: Vec<CatalogEntry>,
+}
+
+/// A file that is ready to become a segment.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    spare: String,
+    segment: OpenSegment,
+}
+
+/// Writes header and catalog into a spare file and syncs it.
+pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError> {
+    let (head, salt, chain) = head(site.log_id, place);
+    let frame = place.frame_bytes.min(FRAME_BYTES_MAX);
+    let needed = head.len() as u64 + frame + 4 * FRAME_HEADER_BYTES as u64;
+    // A sixteenth is kept for the system, and the frame must fit beside it.
+    let wanted = (needed + needed / 8).max(place.segment_bytes);
+    let wanted = wanted.min(SEGMENT_BYTES_LIMIT);
+    let spare = match site.upkeep.take_spare(needed + needed / 8) {
+        Some(spare) => spare,
+        None => create(site, wanted)?,
+    };
+    let result = spare
+        .file
+        .write_at(&head, 0)
+        .and_then(|()| spare.file.sync_data());
+    if let Err(error) = result {
+        // The file is not part of the log yet: nothing is lost with it.
+        discard(site, &spare.name);
+        return Err(WriteError::of_write(error));
+    }
+    let segment = OpenSegment {
+        name: place.name,
+        salt,
+        file: spare.file,
+        capacity: spare.bytes,
+        position: head.len() as u64,
+        chain,
+    };
+    Ok(Prepared {
+        spare: spare.name,
+        segment,
+    })
+}
+
+/// Gives a prepared file its name, durably.
+pub(crate) fn publish(site: &Site, prepared: Prepared) -> Result<OpenSegment, WriteError> {
+    let name = prepared.segment.name.segment_file();
+    site.disk
+        .rename(&prepared.spare, &name)
+        .map_err(WriteError::Failed)?;
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::no_directory_sync(&site.options) {
+        return Ok(prepared.segment);
+    }
+    site.disk.sync_dir().map_err(WriteError::Failed)?;
+    Ok(prepared.segment)
+}
+
+/// The first bytes of a segment: its header, and the catalog as it is now.
+fn head(log_id: [u8; 16], place: &Place) -> (Vec<u8>, u32, u32) {
+    let header = SegmentHeader {
+        log_id,
+        name: place.name,
+        created_ms: place.append_ms,
+    };
+    let (mut out, salt) = header.encode();
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    place
+        .catalog
+        .iter()
+        .for_each(|entry| entry.encode(&mut frame));
+    let header = FrameHeader {
+        kind: FrameKind::Catalog,
+        body_bytes: (frame.len() - FRAME_HEADER_BYTES) as u32,
+        count: place.catalog.len() as u32,
+        first_seq: place.seq,
+        append_ms: place.append_ms,
+        synced_to: SEGMENT_HEADER_BYTES,
+        previous_crc: salt,
+    };
+    let chain = header.seal(salt, &mut frame);
+    debug_assert_eq!(out.len() as u64, SEGMENT_HEADER_BYTES);
+    out.extend_from_slice(&frame);
+    (out, salt, chain)
+}
+
+/// A new file of the wanted size; filled with zeroes if that does not take long.
+fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
+    let free = site.disk.free_bytes().map_err(WriteError::of_write)?;
+    if free < bytes.saturating_add(site.options.free_bytes_min) {
+        return Err(WriteError::NoSpace);
+    }
+    let name = site.upkeep.spare_name();
+    let file = site.disk.create(&name).map_err(WriteError::of_write)?;
+    if bytes <= FILL_NOW_BYTES_MAX
+        && let Err(error) = fill(&*file, bytes)
+    {
+        discard(site, &name);
+        return Err(WriteError::of_write(error));
+    }
+    Ok(Spare { name, file, bytes })
+}
+
+/// Makes a spare file ahead of need, if there are too few. For the upkeep.
+pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
+    let site = &engine.site;
+    if site.upkeep.spare_count() >= site.options.spare_segments {
+        return Ok(false);
+    }
+    let bytes = engine.read().segment_bytes(&site.options);
+    let free = site.disk.free_bytes()?;
+    if free < bytes.saturating_add(site.options.free_bytes_min) {
+        return Ok(false);
+    }
+    let name = site.upkeep.spare_name();
+    let file = site.disk.create(&name)?;
+    // Synced here, so that the first sync of the segment does not have to.
+    if let Err(error) = fill(&*file, bytes).and_then(|()| file.sync_data()) {
+        discard(site, &name);
+        return Err(error);
+    }
+    site.upkeep.put_spare(Spare { name, file, bytes });
+    Ok(true)
+}
+
+fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    let zeroes = vec![0; FILL_BYTES.min(bytes as usize)];
+    let mut position = 0;
+    while position < bytes {
+        let count = (zeroes.len() as u64).min(bytes - position) as usize;
+        file.write_at(zeroes.get(..count).unwrap_or(&zeroes), position)?;
+        position += count as u64;
+    }
+    Ok(())
+}
+
+/// A file that never became part of the log. If it cannot be removed now, opening the log will.
+fn discard(site: &Site, name: &str) {
+    let removed = site.disk.remove(name);
+    drop(removed);
+}

@@ -1,0 +1,562 @@
+//! The one writer: takes what is waiting, writes one frame, syncs once, answers everyone.
+
+use std::io;
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use promethean_event::{EventId, Timestamp};
+
+use crate::batch::{Appended, Batch, Durability, Receipt};
+use crate::catalog::CatalogEntry;
+use crate::disk::DiskFile;
+use crate::engine::{Active, Engine, Segment};
+use crate::error::AppendError;
+use crate::index::{ActiveIndex, FrameSample, Indexed, SegmentIndex};
+use crate::limits::{SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
+use crate::placement::{Fresh, Placement};
+use crate::queue::Request;
+use crate::roll;
+use crate::segment::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, RECORD_HEADER_BYTES, RecordHeader, SegmentName,
+};
+use crate::ticket::Answer;
+use crate::topic::{TopicDefinition, TopicId};
+
+type AppendAnswer = Answer<Result<Appended, AppendError>>;
+
+/// The writer's own view of the segment that it writes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    engine: Arc<Engine>,
+    pub(crate) segment: OpenSegment,
+    next_seq: u64,
+    /// Everything of the segment before this position is on the disk.
+    synced_to: u64,
+    last_append_ms: u64,
+    failed: Option<String>,
+}
+
+/// A segment that can be written.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenSegment {
+    pub(crate) name: SegmentName,
+    pub(crate) salt: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) capacity: u64,
+    pub(crate) position: u64,
+    pub(crate) chain: u32,
+}
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// No room; the log is as it was.
+    NoSpace,
+    /// Nobody knows what is on the disk now.
+    Failed(io::Error),
+}
+
+impl WriteError {
+    /// What a failed write means: no room leaves the log as it was, all else does not.
+    pub(crate) fn of_write(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// A frame that is ready to be written.
+struct Pending {
+    bytes: Vec<u8>,
+    header: FrameHeader,
+}
+
+impl Writer {
+    pub(crate) fn new(engine: Arc<Engine>, segment: OpenSegment) -> Self {
+        let (next_seq, last_append_ms) = {
+            let state = engine.read();
+            (state.next_seq, state.last_append_ms)
+        };
+        let synced_to = segment.position;
+        Self {
+            engine,
+            segment,
+            next_seq,
+            synced_to,
+            last_append_ms,
+            failed: None,
+        }
+    }
+
+    /// Serves requests in order; appends that follow each other share a frame.
+    pub(crate) fn commit(&mut self, requests: Vec<Request>) {
+        let mut appends = Vec::new();
+        for request in requests {
+            match request {
+                Request::Append { batch, answer } => appends.push((batch, answer)),
+                other => {
+                    self.append(mem::take(&mut appends));
+                    self.commit_catalog(other);
+                }
+            }
+        }
+        self.append(appends);
+    }
+
+    fn append(&mut self, appends: Vec<(Batch, AppendAnswer)>) {
+        if appends.is_empty() {
+            return;
+        }
+        let system = appends.iter().all(|(batch, _)| batch.system);
+        let appended_at = self.append_time();
+        let engine = Arc::clone(&self.engine);
+        let mut placement = Placement::new(&engine, self.next_seq);
+        let mut waiting = Vec::with_capacity(appends.len());
+        let mut durability = Durability::None;
+        for (batch, answer) in appends {
+            let wanted = batch.durability;
+            match self.refusal().map_or_else(|| placement.place(batch), Err) {
+                Ok(receipts) => {
+                    durability = durability.max(wanted);
+                    waiting.push((receipts, wanted, answer));
+                }
+                Err(error) => answer.give(Err(error)),
+            }
+        }
+        let (batches, fresh, next_seq) = placement.finish();
+        let waiting = answer_unwritten(waiting, appended_at);
+        let result = if fresh.is_empty() {
+            self.sync_for_duplicates(durability)
+        } else {
+            self.write_events(batches, &fresh, system)
+                .and_then(|placed| self.finish_events(placed, next_seq, durability))
+        };
+        answer_all(
+            waiting,
+            result.map_err(|error| self.note(error)),
+            appended_at,
+        );
+    }
+
+    /// A duplicate of an event that is only written so far must not be called synced.
+    fn sync_for_duplicates(&mut self, durability: Durability) -> Result<(), WriteError> {
+        if durability == Durability::Synced && self.synced_to < self.segment.position {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn refusal(&self) -> Option<AppendError> {
+        self.failed.clone().map(AppendError::StorageFailed)
+    }
+
+    /// Append times never go back, whatever the clock does.
+    fn append_time(&mut self) -> Timestamp {
+        let now = self.engine.site.options.clock.now().millis();
+        self.last_append_ms = self.last_append_ms.max(now);
+        Timestamp::from_millis(self.last_append_ms)
+    }
+
+    /// Writes the new events as one frame. Gives its bytes and what the index needs.
+    fn write_events(
+        &mut self,
+        batches: Vec<Batch>,
+        fresh: &[Fresh],
+        system: bool,
+    ) -> Result<(u64, Bytes, Vec<Indexed>), WriteError> {
+        let records: u64 = fresh.iter().map(|fresh| record_bytes(fresh) as u64).sum();
+        self.make_room(FRAME_HEADER_BYTES as u64 + records, system)?;
+        let position = self.segment.position;
+        let (bytes, indexed) = self.gather(batches, fresh);
+        let header = FrameHeader {
+            kind: FrameKind::Events,
+            body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
+            count: fresh.len() as u32,
+            first_seq: self.next_seq,
+            append_ms: self.last_append_ms,
+            synced_to: self.synced_to,
+            previous_crc: self.segment.chain,
+        };
+        let bytes = self.write(Pending { bytes, header })?;
+        Ok((position, bytes, indexed))
+    }
+
+    /// Puts headers on the new records. The bytes of a lone batch stay where they are.
+    fn gather(&self, mut batches: Vec<Batch>, fresh: &[Fresh]) -> (Vec<u8>, Vec<Indexed>) {
+        let alone = batches.len() == 1
+            && batches
+                .first()
+                .is_some_and(|batch| batch.entries.len() == fresh.len());
+        let mut bytes = match batches.first_mut() {
+            Some(batch) if alone => mem::take(&mut batch.bytes),
+            _ => {
+                let records: usize = fresh.iter().map(record_bytes).sum();
+                let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + records);
+                bytes.resize(FRAME_HEADER_BYTES, 0);
+                bytes
+            }
+        };
+        let mut indexed = Vec::with_capacity(fresh.len());
+        let mut start = FRAME_HEADER_BYTES;
+        for fresh in fresh {
+            let entry = &fresh.entry;
+            if !alone && let Some(batch) = batches.get(fresh.batch) {
+                let record = entry.start as usize..entry.start as usize + record_bytes(fresh);
+                bytes.extend_from_slice(batch.bytes.get(record).unwrap_or_default());
+            }
+            let header = self.record_header(fresh).encode(self.segment.salt);
+            if let Some(place) = bytes.get_mut(start..start + RECORD_HEADER_BYTES) {
+                place.copy_from_slice(&header);
+            }
+            indexed.push(Indexed {
+                lane: entry.lane,
+                offset: fresh.offset,
+                position: (self.segment.position + start as u64) as u32,
+                id: entry.id,
+                id_hash: entry.id_hash,
+                key_hash: entry.key_hash,
+            });
+            start += record_bytes(fresh);
+        }
+        (bytes, indexed)
+    }
+
+    const fn record_header(&self, fresh: &Fresh) -> RecordHeader {
+        RecordHeader {
+            body_bytes: fresh.entry.body_bytes,
+            body_crc: fresh.entry.body_crc,
+            lane: fresh.entry.lane,
+            offset: fresh.offset,
+            seq: fresh.seq,
+            append_ms: self.last_append_ms,
+            flags: fresh.entry.flags,
+        }
+    }
+
+    /// Syncs if asked to, and lets readers see the frame.
+    fn finish_events(
+        &mut self,
+        (position, bytes, indexed): (u64, Bytes, Vec<Indexed>),
+        next_seq: u64,
+        durability: Durability,
+    ) -> Result<(), WriteError> {
+        let first_seq = mem::replace(&mut self.next_seq, next_seq);
+        if durability == Durability::Synced {
+            self.sync()?;
+        }
+        let mut state = self.engine.write();
+        let state = &mut *state;
+        let append_ms = self.last_append_ms;
+        state.next_seq = next_seq;
+        state.last_append_ms = append_ms;
+        let position = position as u32;
+        state.active.first_ms.get_or_insert(append_ms);
+        state.active.end_position = self.segment.position;
+        state.active.index.add_frame(FrameSample {
+            seq: first_seq,
+            append_ms,
+            position,
+        });
+        state.active.index.add(&indexed);
+        state.tail.push(self.segment.name, position, bytes);
+        for event in &indexed {
+            state
+                .catalog
+                .advance(event.lane, event.offset + 1, event.id);
+        }
+        Ok(())
+    }
+
+    /// Writes a frame at the end of the segment, without a sync.
+    fn write(&mut self, pending: Pending) -> Result<Bytes, WriteError> {
+        let Pending { mut bytes, header } = pending;
+        let crc = header.seal(self.segment.salt, &mut bytes);
+        self.segment
+            .file
+            .write_at(&bytes, self.segment.position)
+            .map_err(WriteError::of_write)?;
+        self.segment.position += bytes.len() as u64;
+        self.segment.chain = crc;
+        Ok(bytes.into())
+    }
+
+    fn sync(&mut self) -> Result<(), WriteError> {
+        // Never tried again: after a failed sync the kernel may call lost pages clean.
+        #[cfg(feature = "planted-bugs")]
+        if let Some(result) = crate::planted::sync(&self.engine.site.options, &*self.segment.file) {
+            self.synced_to = self.segment.position;
+            return result.map_err(WriteError::Failed);
+        }
+        self.segment.file.sync_data().map_err(WriteError::Failed)?;
+        self.synced_to = self.segment.position;
+        Ok(())
+    }
+
+    /// Sees to it that a frame fits, in a new segment if need be. Room for a seal is always left,
+    /// and some for the system, so that state can be saved when events no longer can.
+    fn make_room(&mut self, bytes: u64, system: bool) -> Result<(), WriteError> {
+        let seal = FRAME_HEADER_BYTES as u64;
+        let reserve = SYSTEM_RESERVE_BYTES.min(self.segment.capacity / 16);
+        let end = self.segment.position + bytes + seal;
+        if end + reserve <= self.segment.capacity {
+            return Ok(());
+        }
+        match self.roll(bytes) {
+            Err(WriteError::NoSpace) if system && end <= self.segment.capacity => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Seals the segment and goes on in a new one that has room for `bytes`.
+    fn roll(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let engine = Arc::clone(&self.engine);
+        let name = SegmentName {
+            base: self.next_seq,
+            generation: 0,
+        };
+        if name.base == self.segment.name.base {
+            return self.replace_empty(bytes);
+        }
+        let next = roll::prepare(&engine.site, &self.place_of(name, bytes))?;
+        self.seal()?;
+        let segment = roll::publish(&engine.site, next)?;
+        let mut state = engine.write();
+        let active = Active {
+            name,
+            salt: segment.salt,
+            file: Arc::clone(&segment.file),
+            index: ActiveIndex::default(),
+            first_ms: None,
+            end_position: segment.position,
+        };
+        let old = mem::replace(&mut state.active, active);
+        let first_ms = old.first_ms.unwrap_or(self.last_append_ms);
+        state.sealed.push(Arc::new(Segment {
+            name: old.name,
+            salt: old.salt,
+            file: old.file,
+            index: SegmentIndex::Memory(old.index),
+            next_seq: self.next_seq,
+            end_position: self.segment.position,
+            append_ms: first_ms..self.last_append_ms,
+            holes: Vec::new(),
+        }));
+        drop(state);
+        self.synced_to = segment.position;
+        self.segment = segment;
+        engine.site.upkeep.ring();
+        Ok(())
+    }
+
+    /// A segment without a single event that is too small for the next frame: the same name, in a
+    /// larger file. Its catalog is carried over, so that replacing it loses nothing.
+    fn replace_empty(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let engine = Arc::clone(&self.engine);
+        let next = roll::prepare(&engine.site, &self.place_of(self.segment.name, bytes))?;
+        let segment = roll::publish(&engine.site, next)?;
+        let mut state = engine.write();
+        state.active.salt = segment.salt;
+        state.active.file = Arc::clone(&segment.file);
+        state.active.end_position = segment.position;
+        drop(state);
+        self.synced_to = segment.position;
+        self.segment = segment;
+        Ok(())
+    }
+
+    fn place_of(&self, name: SegmentName, bytes: u64) -> roll::Place {
+        let state = self.engine.read();
+        roll::Place {
+            name,
+            frame_bytes: bytes,
+            segment_bytes: state.segment_bytes(&self.engine.site.options),
+            seq: self.next_seq,
+            append_ms: self.last_append_ms,
+            catalog: state.catalog.snapshot(),
+        }
+    }
+
+    fn seal(&mut self) -> Result<(), WriteError> {
+        let header = self.empty_frame(FrameKind::Seal);
+        self.write(Pending {
+            bytes: vec![0; FRAME_HEADER_BYTES],
+            header,
+        })?;
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::roll_without_sync(&self.engine.site.options) {
+            return Ok(());
+        }
+        self.sync()
+    }
+
+    const fn empty_frame(&self, kind: FrameKind) -> FrameHeader {
+        FrameHeader {
+            kind,
+            body_bytes: 0,
+            count: 0,
+            first_seq: self.next_seq,
+            append_ms: self.last_append_ms,
+            synced_to: self.synced_to,
+            previous_crc: self.segment.chain,
+        }
+    }
+
+    /// Leaves word behind the last frame that all of it is synced. The next frame is written over
+    /// it. Only evidence for recovery: nothing depends on it, so that errors do not matter.
+    pub(crate) fn mark(&mut self) {
+        if self.failed.is_some() || self.synced_to < self.segment.position {
+            return;
+        }
+        let mut bytes = vec![0; FRAME_HEADER_BYTES];
+        self.empty_frame(FrameKind::Mark)
+            .seal(self.segment.salt, &mut bytes);
+        if self.segment.position + bytes.len() as u64 <= self.segment.capacity {
+            let written = self.segment.file.write_at(&bytes, self.segment.position);
+            drop(written);
+        }
+    }
+
+    /// Syncs what is written, for a log that closes.
+    pub(crate) fn close(&mut self) {
+        if self.failed.is_none() {
+            if let Err(error) = self.sync() {
+                self.note(error);
+                return;
+            }
+            self.mark();
+            if let Err(error) = self.sync() {
+                self.note(error);
+            }
+        }
+    }
+
+    /// Turns an error into its answer; after a failure all later requests are refused.
+    fn note(&mut self, error: WriteError) -> AppendError {
+        match error {
+            WriteError::NoSpace => AppendError::NoSpace,
+            WriteError::Failed(error) => {
+                let text = error.to_string();
+                self.failed = Some(text.clone());
+                self.engine.note_failure(&text);
+                AppendError::StorageFailed(text)
+            }
+        }
+    }
+
+    fn commit_catalog(&mut self, request: Request) {
+        if let Some(error) = self.refusal() {
+            return request.refuse(&error);
+        }
+        match request {
+            Request::Define { definition, answer } => answer.give(self.define(&definition)),
+            Request::Remove { topic, answer } => {
+                answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
+            }
+            Request::Trim { starts, answer } => {
+                let entries: Vec<_> = starts
+                    .into_iter()
+                    .map(|(lane, start)| CatalogEntry::Start { lane, start })
+                    .collect();
+                answer.give(self.change(&entries, true));
+            }
+            Request::Append { .. } => {}
+        }
+    }
+
+    fn define(&mut self, definition: &TopicDefinition) -> Result<TopicId, AppendError> {
+        let (id, greatest_id) = {
+            let state = self.engine.read();
+            match state.catalog.id(&definition.topic) {
+                Some(id) => {
+                    let known = state.catalog.live(id);
+                    let has = known.map_or(0, |known| known.definition.partitions.get());
+                    if known.is_some_and(|known| known.definition == *definition) {
+                        return Ok(id);
+                    }
+                    if has != definition.partitions.get() {
+                        return Err(AppendError::PartitionsFixed {
+                            topic: definition.topic.clone(),
+                            has,
+                            wanted: definition.partitions.get(),
+                        });
+                    }
+                    let zero = EventId::from_bytes([0; 16]);
+                    (id, known.map_or(zero, |known| known.greatest_id))
+                }
+                None if state.catalog.topic_count() >= TOPICS_MAX => {
+                    return Err(AppendError::TooManyTopics(TOPICS_MAX));
+                }
+                None => (state.catalog.next_id(), EventId::from_bytes([0; 16])),
+            }
+        };
+        let definition = definition.clone();
+        let system = definition.topic.is_system();
+        self.change(
+            &[CatalogEntry::Topic {
+                id,
+                definition,
+                greatest_id,
+            }],
+            system,
+        )?;
+        Ok(id)
+    }
+
+    /// Writes and syncs a change of the catalog, then lets it take effect.
+    fn change(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), AppendError> {
+        let mut bytes = vec![0; FRAME_HEADER_BYTES];
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        let written = self.write_catalog(bytes, entries.len() as u32, system);
+        written.map_err(|error| self.note(error))?;
+        let mut state = self.engine.write();
+        entries.iter().for_each(|entry| state.catalog.apply(entry));
+        state.active.end_position = self.segment.position;
+        Ok(())
+    }
+
+    fn write_catalog(
+        &mut self,
+        bytes: Vec<u8>,
+        count: u32,
+        system: bool,
+    ) -> Result<(), WriteError> {
+        self.make_room(bytes.len() as u64, system)?;
+        self.append_time();
+        let header = FrameHeader {
+            body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
+            count,
+            ..self.empty_frame(FrameKind::Catalog)
+        };
+        self.write(Pending { bytes, header })?;
+        self.sync()
+    }
+}
+
+type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
+
+/// Answers those who did not ask for a write; gives back the others.
+fn answer_unwritten(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
+    let (unwritten, rest): (Vec<_>, Vec<_>) = waiting
+        .into_iter()
+        .partition(|(_, wanted, _)| *wanted == Durability::None);
+    answer_all(unwritten, Ok(()), appended_at);
+    rest
+}
+
+fn answer_all(waiting: Vec<Waiting>, result: Result<(), AppendError>, appended_at: Timestamp) {
+    for (receipts, durability, answer) in waiting {
+        answer.give(result.clone().map(|()| Appended {
+            receipts,
+            appended_at,
+            durability,
+        }));
+    }
+}
+
+const fn record_bytes(fresh: &Fresh) -> usize {
+    RECORD_HEADER_BYTES + fresh.entry.body_bytes as usize
+}
+
+const _: () = assert!(SEGMENT_BYTES_LIMIT <= u32::MAX as u64);
