@@ -426,6 +426,8 @@ pub struct MergedReader {
 struct Buffered {
     reader: LaneReader,
     records: VecDeque<Record>,
+    /// The first seq that was asked for.
+    from: u64,
 }
 
 impl MergedReader {
@@ -447,6 +449,7 @@ impl MergedReader {
             Ok(Buffered {
                 reader,
                 records: VecDeque::new(),
+                from: from.get(),
             })
         });
         Ok(Self {
@@ -505,9 +508,17 @@ impl Buffered {
                 events: limit.events.min(256),
                 bytes: limit.bytes,
             };
-            let page = self.reader.next_page(part)?;
-            gaps.extend(page.gaps);
-            self.records.extend(page.records);
+            // The first frame may hold events before the seq that was asked for.
+            while self.records.is_empty() {
+                let page = self.reader.next_page(part)?;
+                let at_end = page.records.is_empty();
+                gaps.extend(page.gaps);
+                if at_end {
+                    break;
+                }
+                let wanted = |record: &Record| record.seq().get() >= self.from;
+                self.records.extend(page.records.into_iter().filter(wanted));
+            }
         }
         Ok(self.records.front().map(|record| record.seq().get()))
     }
