@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 use promethean_harness::log_simulation::{self, CrashOptions};
 
-const USAGE: &str = "usage: prom-sim log [--crashes N] [--seed S]";
+const USAGE: &str =
+    "usage: prom-sim log [--crashes N] [--seed S] [--violations N]\n       prom-sim log-trace SEED";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     };
     match command.as_str() {
         "log" => log(rest),
+        "log-trace" => log_trace(rest),
         other => usage(&format!("no command {other}")),
     }
 }
@@ -28,18 +30,33 @@ fn usage(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// One seed, call by call.
+fn log_trace(arguments: &[String]) -> ExitCode {
+    let Some(Ok(seed)) = arguments.first().map(|text| text.parse()) else {
+        return usage("log-trace takes a seed");
+    };
+    for line in log_simulation::trace_seed(seed, None) {
+        println!("{line}");
+    }
+    ExitCode::SUCCESS
+}
+
 /// Crashes of the log: prints one JSON document; exit code 1 if a promise was broken.
 fn log(arguments: &[String]) -> ExitCode {
-    let (mut crashes, mut seed) = (100_000, 1);
+    let mut options = CrashOptions::new(100_000, 1);
     for pair in arguments.chunks(2) {
         match pair {
             [flag, value] if flag == "--crashes" => match value.parse() {
-                Ok(number) => crashes = number,
+                Ok(number) => options.crashes = number,
                 Err(error) => return usage(&format!("--crashes {value}: {error}")),
             },
             [flag, value] if flag == "--seed" => match value.parse() {
-                Ok(number) => seed = number,
+                Ok(number) => options.seed = number,
                 Err(error) => return usage(&format!("--seed {value}: {error}")),
+            },
+            [flag, value] if flag == "--violations" => match value.parse() {
+                Ok(number) => options.violations_max = number,
+                Err(error) => return usage(&format!("--violations {value}: {error}")),
             },
             other => return usage(&format!("cannot read {other:?}")),
         }
@@ -49,7 +66,7 @@ fn log(arguments: &[String]) -> ExitCode {
         reason = "the speed of the simulator is real time"
     )]
     let started = std::time::Instant::now();
-    let report = log_simulation::run(&CrashOptions::new(crashes, seed));
+    let report = log_simulation::run(&options);
     let per_second = report.crashes as f64 / started.elapsed().as_secs_f64().max(1e-9);
     for failure in &report.violations {
         eprintln!("{failure}");

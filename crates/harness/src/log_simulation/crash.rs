@@ -87,12 +87,27 @@ pub fn run(options: &CrashOptions) -> Report {
 
 /// One seed: a few lives of one log, each ended by a crash, and a last look.
 pub fn run_seed(seed: u64, planted: Option<PlantedBug>) -> (Tally, Result<(), Violation>) {
+    let (mut session, mut random) = session_of(seed, planted);
+    let result = lives(&mut session, &mut random);
+    (session.tally, result)
+}
+
+/// One seed with a line for every change of the disk and every answer of the log.
+pub fn trace_seed(seed: u64, planted: Option<PlantedBug>) -> Vec<String> {
+    let (mut session, mut random) = session_of(seed, planted);
+    session.disk().start_trace();
+    session.disk().note(|| format!("{:?}", session.profile));
+    let result = lives(&mut session, &mut random);
+    session.disk().note(|| format!("{result:?}"));
+    session.disk().trace()
+}
+
+fn session_of(seed: u64, planted: Option<PlantedBug>) -> (Session, Random) {
     let mut random = Random::new(mixed(seed));
     let profile = Profile::swarm(&mut random);
     let mut session = Session::new(profile, random.next());
     session.planted = planted;
-    let result = lives(&mut session, &mut random);
-    (session.tally, result)
+    (session, random)
 }
 
 fn lives(session: &mut Session, random: &mut Random) -> Result<(), Violation> {

@@ -39,7 +39,7 @@ mod sweep;
 
 pub use clock::SimClock;
 pub use corruption::{Corruption, CorruptionKind, corrupt};
-pub use crash::{CrashOptions, Failure, Report, run, run_seed};
+pub use crash::{CrashOptions, Failure, Report, run, run_seed, trace_seed};
 pub use disk::{CrashStyle, DiskImage, NameFate, SimDisk};
 pub use draft::{Destination, Digest, Draft, DraftSource};
 pub use fault::{Call, Fault, FaultKind};

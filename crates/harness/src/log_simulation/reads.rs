@@ -120,18 +120,27 @@ impl Session {
             let event = &self.model.lane(key)[offset as usize];
             topics.contains(&key.topic) && !event.removed && event.seq.is_none_or(|seq| seq >= from)
         });
-        if found
-            .iter()
-            .map(|(key, event)| (*key, event.offset))
-            .eq(expected.copied())
-        {
-            return Ok(());
-        }
-        let places: Vec<_> = found
+        let expected: Vec<_> = expected.copied().collect();
+        let found: Vec<_> = found
             .iter()
             .map(|(key, event)| (*key, event.offset))
             .collect();
-        let detail = format!("topics {topics:?} from seq {from} in pages of {page}: {places:?}");
+        if found == expected {
+            return Ok(());
+        }
+        let at = found
+            .iter()
+            .zip(&expected)
+            .take_while(|(one, other)| one == other)
+            .count();
+        let detail = format!(
+            "topics {topics:?} from seq {from} in pages of {page}: event {at} is {:?}, not {:?}; {} \
+             instead of {} events",
+            found.get(at),
+            expected.get(at),
+            found.len(),
+            expected.len()
+        );
         Violation::err(Broken::Answer, detail)
     }
 

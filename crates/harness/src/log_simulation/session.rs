@@ -165,6 +165,7 @@ impl Session {
     pub fn open(&mut self) -> Result<Running, Violation> {
         assert!(self.log.is_none(), "a session opens one log at a time");
         self.tally.opens += 1;
+        self.disk.note(|| "OPEN".to_owned());
         self.poisoned = false;
         match Subject::open(self) {
             Ok((subject, report)) => {

@@ -45,8 +45,10 @@ impl Session {
 
     fn restart(&mut self) -> Result<Running, Violation> {
         if self.random.chance(500) {
+            self.disk.note(|| "CLOSE".to_owned());
             self.close()?;
         } else {
+            self.disk.note(|| "KILL".to_owned());
             self.kill();
         }
         self.open()
@@ -151,9 +153,26 @@ impl Session {
     /// Lets the writer take what waits, and compares its answers.
     pub(super) fn commit(&mut self) -> Result<Running, Violation> {
         if let Some(log) = &self.log {
+            self.disk
+                .note(|| format!("COMMIT {} requests", self.waiting.len()));
+            let fired = self.disk.fired();
             log.commit_waiting();
+            let running = self.settle()?;
+            if running == Running::Yes && fired.is_none() && self.disk.fired().is_some() {
+                return self.resume();
+            }
+            return Ok(running);
         }
         self.settle()
+    }
+
+    /// After a commit that failed for want of room: what was only to have a place may be gone.
+    fn resume(&mut self) -> Result<Running, Violation> {
+        let Some(seen) = self.read_all()? else {
+            return Ok(Running::No);
+        };
+        self.model.resume(&seen, self.latest_ms)?;
+        Ok(Running::Yes)
     }
 
     /// Takes the answers to everything that waits.
@@ -186,8 +205,11 @@ impl Session {
     fn settle_define(&mut self, topic: usize, answer: Answer<()>) -> Result<(), Violation> {
         match answer {
             Answer::Yes(()) => {
-                self.model.define(topic);
-                self.model.acknowledge();
+                // A definition that was there needs no commit and makes nothing else durable.
+                if !self.model.topics()[topic].defined {
+                    self.model.define(topic);
+                    self.model.acknowledge();
+                }
                 Ok(())
             }
             Answer::No(refusal) => {
@@ -210,7 +232,22 @@ impl Session {
         poisoned_before: bool,
     ) -> Result<(), Violation> {
         let expected = self.model.expect(batch);
+        self.disk.note(|| {
+            let Batch {
+                drafts,
+                strength,
+                expect,
+            } = batch;
+            let count = drafts.len();
+            format!("APPEND {count} {strength:?} {expect:?}: {answer:?}, expected {expected:?}")
+        });
         match (answer, expected) {
+            // What is only to have a place may be answered before the storage fails.
+            (Answer::Yes(_), _)
+                if poisoned_before || (self.poisoned && batch.strength > Strength::None) =>
+            {
+                Violation::err(Broken::Accepted, "an append after the storage had failed")
+            }
             (Answer::Yes(receipts), Outcome::Stored(placed)) => {
                 self.accepted(batch, &receipts, &placed)
             }
@@ -252,9 +289,6 @@ impl Session {
         receipts: &Receipts,
         placed: &[Placed],
     ) -> Result<(), Violation> {
-        if self.poisoned {
-            return Violation::err(Broken::Accepted, "an append after the storage had failed");
-        }
         if receipts.places.iter().map(|(place, _)| place).ne(placed) {
             let detail = format!("receipts {receipts:?} where {placed:?} was due");
             return Violation::err(Broken::Answer, detail);
@@ -267,7 +301,7 @@ impl Session {
         self.tally.acked += placed.len() as u64;
         if batch.strength == Strength::Synced {
             self.tally.acked_synced += placed.len() as u64;
-            self.model.acknowledge();
+            self.model.acknowledge_places(placed);
         }
         Ok(())
     }
@@ -300,6 +334,8 @@ impl Session {
         let Some(log) = &self.log else {
             return Ok(Running::No);
         };
+        self.disk
+            .note(|| if cleaning { "CLEAN" } else { "MAINTAIN" }.to_owned());
         let result = if cleaning {
             log.clean()
         } else {

@@ -200,6 +200,11 @@ impl SimDisk {
         self.state().trace = Some(Vec::new());
     }
 
+    /// Adds a line of the simulation's own to the trace, if there is one.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.state().note(line);
+    }
+
     /// The lines so far.
     pub fn trace(&self) -> Vec<String> {
         self.state().trace.clone().unwrap_or_default()
@@ -422,7 +427,7 @@ impl DiskFile for SimFile {
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.disk
-            .state()
+            .alive()?
             .write(self.number, bytes, position as usize)
     }
 
@@ -431,7 +436,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.state().set_len(self.number, len as usize)
+        self.disk.alive()?.set_len(self.number, len as usize)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -5,6 +5,14 @@ impl Model {
     /// Takes what a crash has left: the newest commits may be gone, back to the last that must
     /// stay. The number of commits that are gone.
     pub fn recover(&mut self, seen: &SeenLog, now: u64) -> Result<usize, Violation> {
+        let gone = self.resume(seen, now)?;
+        // What survived once is durable: nothing may take it away later.
+        self.kept = self.entries.len();
+        Ok(gone)
+    }
+
+    /// Takes what a failed commit has left, without a crash: the newest commits may be gone.
+    pub fn resume(&mut self, seen: &SeenLog, now: u64) -> Result<usize, Violation> {
         let gone = self.cut(seen)?;
         self.check(seen, now)?;
         Ok(gone)
@@ -68,8 +76,6 @@ impl Model {
             }
             self.pop();
         }
-        // What survived once is durable: nothing may take it away later.
-        self.kept = self.entries.len();
         Ok(before - self.entries.len())
     }
 

@@ -289,6 +289,14 @@ impl Model {
         self.kept = self.entries.len();
     }
 
+    /// These events were acknowledged as durable: they must stay, and all commits before them.
+    pub fn acknowledge_places(&mut self, placed: &[Placed]) {
+        for place in placed {
+            let entry = self.lane(place.lane)[place.offset as usize].entry;
+            self.kept = self.kept.max(entry + 1);
+        }
+    }
+
     /// The log's process has died: what was acknowledged as written must still be there.
     pub fn process_died(&mut self) {
         let safe = |entry: &Entry| entry.acked && entry.strength >= Strength::Written;
