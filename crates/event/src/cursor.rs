@@ -36,9 +36,7 @@ impl GroupName {
     pub fn new(name: &str) -> Result<Self, GroupNameError> {
         let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
         if name.is_empty() || name.len() > GROUP_BYTES_MAX || !name.bytes().all(good) {
-            return Err(GroupNameError {
-                name: crate::topic::shortened(name),
-            });
+            return Err(GroupNameError { name: crate::topic::shortened(name) });
         }
         Ok(Self(name.into()))
     }

@@ -112,30 +112,8 @@ impl NewEvent {
 
     /// The event once the store has given it a place.
     pub fn placed(self, partition: Partition, offset: Offset) -> Event {
-        let Self {
-            id,
-            sid,
-            ts,
-            topic,
-            key,
-            headers,
-            payload,
-            caused_by,
-            tags,
-        } = self;
-        Event {
-            id,
-            sid,
-            ts,
-            topic,
-            key,
-            partition,
-            offset,
-            headers,
-            payload,
-            caused_by,
-            tags,
-        }
+        let Self { id, sid, ts, topic, key, headers, payload, caused_by, tags } = self;
+        Event { id, sid, ts, topic, key, partition, offset, headers, payload, caused_by, tags }
     }
 }
 

@@ -79,9 +79,7 @@ impl Headers {
 
     /// The value of a header.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find(|&(known, _)| known == name)
-            .map(|(_, value)| value)
+        self.iter().find(|&(known, _)| known == name).map(|(_, value)| value)
     }
 
     /// All pairs, in order.
@@ -100,10 +98,7 @@ impl Headers {
     }
 
     fn bytes(&self) -> usize {
-        self.0
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum()
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 }
 
@@ -130,9 +125,7 @@ impl<'de> Deserialize<'de> for Headers {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
                 let mut headers = Headers::new();
                 while let Some((name, value)) = map.next_entry::<String, String>()? {
-                    headers
-                        .insert(&name, &value)
-                        .map_err(serde::de::Error::custom)?;
+                    headers.insert(&name, &value).map_err(serde::de::Error::custom)?;
                 }
                 Ok(headers)
             }
@@ -149,20 +142,11 @@ mod tests {
     fn refuses_what_could_break_a_wire() {
         let mut headers = Headers::new();
         for name in ["", "X-Upper", "x_y", "x.y", "$where", "a b"] {
-            assert!(
-                matches!(headers.insert(name, "v"), Err(HeaderError::Name(_))),
-                "{name}"
-            );
+            assert!(matches!(headers.insert(name, "v"), Err(HeaderError::Name(_))), "{name}");
         }
-        assert!(matches!(
-            headers.insert("x-a", "a\r\nb"),
-            Err(HeaderError::Value(_))
-        ));
+        assert!(matches!(headers.insert("x-a", "a\r\nb"), Err(HeaderError::Value(_))));
         headers.insert("x-a", "1").unwrap();
-        assert_eq!(
-            headers.insert("x-a", "2"),
-            Err(HeaderError::Repeated("x-a".into()))
-        );
+        assert_eq!(headers.insert("x-a", "2"), Err(HeaderError::Repeated("x-a".into())));
     }
 
     #[test]
@@ -173,10 +157,7 @@ mod tests {
         }
         assert_eq!(headers.insert("x-more", "v"), Err(HeaderError::TooMany));
         let mut large = Headers::new();
-        assert_eq!(
-            large.insert("x-a", &"v".repeat(9000)),
-            Err(HeaderError::TooLarge)
-        );
+        assert_eq!(large.insert("x-a", &"v".repeat(9000)), Err(HeaderError::TooLarge));
     }
 
     #[test]
@@ -184,10 +165,7 @@ mod tests {
         let mut headers: Headers = serde_json::from_str(r#"{"a":"1","b":"2"}"#).unwrap();
         headers.set("a", "3").unwrap();
         assert!(headers.set("a", "\n").is_err());
-        assert_eq!(
-            serde_json::to_string(&headers).unwrap(),
-            r#"{"a":"3","b":"2"}"#
-        );
+        assert_eq!(serde_json::to_string(&headers).unwrap(), r#"{"a":"3","b":"2"}"#);
     }
 
     #[test]

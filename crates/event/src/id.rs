@@ -63,13 +63,9 @@ impl FromStr for EventId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         // `Uuid` also reads braces, URNs and undashed forms; one spelling keeps ids greppable.
         if text.len() != 36 {
-            return Err(IdError {
-                text: text.chars().take(64).collect(),
-            });
+            return Err(IdError { text: text.chars().take(64).collect() });
         }
-        Uuid::try_parse(text).map(Self).map_err(|_| IdError {
-            text: text.to_owned(),
-        })
+        Uuid::try_parse(text).map(Self).map_err(|_| IdError { text: text.to_owned() })
     }
 }
 
@@ -110,10 +106,7 @@ mod tests {
 
     #[test]
     fn time_is_inside_a_version_7_id_only() {
-        assert_eq!(
-            EventId::v7(1_700_000_000_123, [7; 10]).millis(),
-            Some(1_700_000_000_123)
-        );
+        assert_eq!(EventId::v7(1_700_000_000_123, [7; 10]).millis(), Some(1_700_000_000_123));
         assert_eq!(EventId::derived("outbox", b"a").millis(), None);
     }
 
@@ -128,13 +121,7 @@ mod tests {
     fn text_has_one_spelling() {
         let id = EventId::generate();
         assert_eq!(id.to_string().parse::<EventId>(), Ok(id));
-        for bad in [
-            "",
-            "7",
-            &id.to_string().replace('-', ""),
-            &format!("{{{id}}}"),
-            "not-a-uuid",
-        ] {
+        for bad in ["", "7", &id.to_string().replace('-', ""), &format!("{{{id}}}"), "not-a-uuid"] {
             assert!(bad.parse::<EventId>().is_err(), "{bad}");
         }
     }

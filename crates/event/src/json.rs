@@ -37,23 +37,14 @@ pub enum JsonError {
 
 /// Checks `text`, and says whether it holds white space between tokens.
 pub(crate) fn check(text: &str) -> Result<Spacing, JsonError> {
-    let mut scan = Scan {
-        bytes: text.as_bytes(),
-        at: 0,
-        spaces: 0,
-        members: 0,
-    };
+    let mut scan = Scan { bytes: text.as_bytes(), at: 0, spaces: 0, members: 0 };
     scan.space();
     scan.value(0)?;
     scan.space();
     if scan.at < scan.bytes.len() {
         return Err(scan.wrong("something follows the value"));
     }
-    Ok(if scan.spaces == 0 {
-        Spacing::Compact
-    } else {
-        Spacing::Spaced
-    })
+    Ok(if scan.spaces == 0 { Spacing::Compact } else { Spacing::Spaced })
 }
 
 /// Whether JSON text has white space between its tokens.
@@ -91,10 +82,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn wrong(&self, reason: &'static str) -> JsonError {
-        JsonError::Syntax {
-            reason,
-            at: self.at,
-        }
+        JsonError::Syntax { reason, at: self.at }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -123,11 +111,7 @@ impl Scan<'_> {
     }
 
     fn word(&mut self, word: &'static [u8]) -> Result<(), JsonError> {
-        if self
-            .bytes
-            .get(self.at..)
-            .is_some_and(|rest| rest.starts_with(word))
-        {
+        if self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
             self.at += word.len();
             return Ok(());
         }
@@ -288,11 +272,7 @@ impl Scan<'_> {
         while matches!(self.peek(), Some(b'0'..=b'9')) {
             self.at += 1;
         }
-        if self.at == start {
-            Err(self.wrong("a digit was expected"))
-        } else {
-            Ok(())
-        }
+        if self.at == start { Err(self.wrong("a digit was expected")) } else { Ok(()) }
     }
 }
 
@@ -315,13 +295,9 @@ mod tests {
     #[test]
     fn strings_that_have_no_utf8_form_are_refused() {
         assert!(check(r#""\ud83d\ude00""#).is_ok());
-        for bad in [
-            r#""\ud83d""#,
-            r#""\ude00""#,
-            r#""\ud83dx""#,
-            r#""\ud83d\u0041""#,
-            r#""\u00g0""#,
-        ] {
+        for bad in
+            [r#""\ud83d""#, r#""\ude00""#, r#""\ud83dx""#, r#""\ud83d\u0041""#, r#""\u00g0""#]
+        {
             assert!(check(bad).is_err(), "{bad}");
         }
     }

@@ -113,9 +113,6 @@ mod tests {
         let other = Key::from_parts(["a", "b:c"]).unwrap();
         assert_ne!(one, other);
         assert_eq!(one.as_str(), "a%3ab:c");
-        assert_ne!(
-            Key::from_parts(["a%3ab"]).unwrap(),
-            Key::from_parts(["a:b"]).unwrap()
-        );
+        assert_ne!(Key::from_parts(["a%3ab"]).unwrap(), Key::from_parts(["a:b"]).unwrap());
     }
 }

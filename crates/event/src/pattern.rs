@@ -48,10 +48,8 @@ impl Pattern {
             if segment.contains('*') {
                 return Err(PatternError::PartialWildcard(text.to_owned()));
             }
-            Topic::new(segment).map_err(|source| PatternError::Segment {
-                pattern: shortened(text),
-                source,
-            })?;
+            Topic::new(segment)
+                .map_err(|source| PatternError::Segment { pattern: shortened(text), source })?;
         }
         Ok(Self(text.into()))
     }
@@ -68,11 +66,7 @@ impl Pattern {
 
     /// The topic, if the pattern has no wildcard.
     pub fn as_topic(&self) -> Option<Topic> {
-        if self.0.contains('*') {
-            None
-        } else {
-            Topic::stored(&self.0).ok()
-        }
+        if self.0.contains('*') { None } else { Topic::stored(&self.0).ok() }
     }
 
     /// Whether the pattern covers `topic`.
@@ -101,9 +95,7 @@ fn segments_match(pattern: &str, name: &str) -> bool {
                 pattern = ahead;
                 continue;
             }
-            Some(wanted) => name
-                .next()
-                .is_some_and(|segment| wanted == "*" || wanted == segment),
+            Some(wanted) => name.next().is_some_and(|segment| wanted == "*" || wanted == segment),
             None => {
                 if name.next().is_none() {
                     return true;
@@ -172,9 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn matches(pattern: &str, topic: &str) -> bool {
-        Pattern::new(pattern)
-            .unwrap()
-            .matches(&Topic::stored(topic).unwrap())
+        Pattern::new(pattern).unwrap().matches(&Topic::stored(topic).unwrap())
     }
 
     /// Pitfall 69: the notes' matcher did not come back to an earlier `**`.

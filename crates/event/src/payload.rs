@@ -21,9 +21,8 @@ impl Payload {
         if bytes.len() > 2 * PAYLOAD_BYTES_MAX {
             return Err(JsonError::TooLarge(bytes.len()));
         }
-        let text = std::str::from_utf8(&bytes).map_err(|error| JsonError::Utf8 {
-            at: error.valid_up_to(),
-        })?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| JsonError::Utf8 { at: error.valid_up_to() })?;
         let compact = match json::check(text)? {
             Spacing::Compact => bytes,
             Spacing::Spaced => json::compact(text).into(),
@@ -129,10 +128,7 @@ mod tests {
     #[test]
     fn oversize_is_refused() {
         let large = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX));
-        assert_eq!(
-            Payload::parse(large),
-            Err(JsonError::TooLarge(PAYLOAD_BYTES_MAX + 2))
-        );
+        assert_eq!(Payload::parse(large), Err(JsonError::TooLarge(PAYLOAD_BYTES_MAX + 2)));
         assert_eq!(Payload::parse(&b"\xff"[..]), Err(JsonError::Utf8 { at: 0 }));
     }
 
@@ -152,10 +148,6 @@ mod tests {
         ] {
             assert!(!Payload::parse(text).unwrap().is_tombstone(), "{text}");
         }
-        assert!(
-            Payload::parse(r#"{"\u005fdeleted":true}"#)
-                .unwrap()
-                .is_tombstone()
-        );
+        assert!(Payload::parse(r#"{"\u005fdeleted":true}"#).unwrap().is_tombstone());
     }
 }

@@ -52,11 +52,7 @@ impl Topic {
 
     /// Either kind, as it stands in a log.
     pub fn stored(name: &str) -> Result<Self, TopicError> {
-        if name.starts_with('$') {
-            Self::system(name)
-        } else {
-            Self::new(name)
-        }
+        if name.starts_with('$') { Self::system(name) } else { Self::new(name) }
     }
 
     /// The name.
@@ -84,10 +80,7 @@ fn check_segments(rest: &str, name: &str) -> Result<(), TopicError> {
     }
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-' | '.');
     match rest.chars().find(|&c| !allowed(c)) {
-        Some(character) => Err(TopicError::BadCharacter {
-            name: name.to_owned(),
-            character,
-        }),
+        Some(character) => Err(TopicError::BadCharacter { name: name.to_owned(), character }),
         None => Ok(()),
     }
 }
@@ -147,13 +140,7 @@ mod tests {
 
     #[test]
     fn good_names() {
-        for name in [
-            "a",
-            "heartbeat.received",
-            "process.state.v2",
-            "a-b_c.9",
-            &"x".repeat(249),
-        ] {
+        for name in ["a", "heartbeat.received", "process.state.v2", "a-b_c.9", &"x".repeat(249)] {
             assert_eq!(Topic::new(name).unwrap().as_str(), name);
         }
     }
@@ -161,19 +148,9 @@ mod tests {
     /// Pitfall 125: the notes' pattern had no end anchor, so that all of these passed.
     #[test]
     fn bad_names_are_refused_whole() {
-        for name in [
-            "",
-            ".",
-            "a.",
-            ".a",
-            "a..b",
-            "a BAD!! Topic",
-            "x/../../etc",
-            "A",
-            "ä",
-            "a\n",
-            "a::b",
-        ] {
+        for name in
+            ["", ".", "a.", ".a", "a..b", "a BAD!! Topic", "x/../../etc", "A", "ä", "a\n", "a::b"]
+        {
             assert!(Topic::new(name).is_err(), "{name:?}");
         }
         assert_eq!(Topic::new(&"x".repeat(250)), Err(TopicError::TooLong(250)));
@@ -182,10 +159,7 @@ mod tests {
     #[test]
     fn system_names_are_not_for_users() {
         assert!(matches!(Topic::new("$groups"), Err(TopicError::System(_))));
-        assert_eq!(
-            Topic::system("$groups").unwrap(),
-            Topic::stored("$groups").unwrap()
-        );
+        assert_eq!(Topic::system("$groups").unwrap(), Topic::stored("$groups").unwrap());
         assert!(Topic::system("$").is_err());
         assert!(Topic::system("$$a").is_err());
     }

@@ -31,22 +31,10 @@ use tree::{Finding, SourceFile};
 /// Runs a check over every file and fails with all that it found.
 fn passes(check: impl Fn(&SourceFile) -> Vec<Finding>) {
     let files = tree::read();
-    assert!(
-        files.len() > 20,
-        "the source tree was not found: {} files",
-        files.len()
-    );
-    let findings: Vec<String> = files
-        .iter()
-        .flat_map(check)
-        .map(|finding| finding.to_string())
-        .collect();
-    assert!(
-        findings.is_empty(),
-        "{} findings\n{}",
-        findings.len(),
-        findings.join("\n")
-    );
+    assert!(files.len() > 20, "the source tree was not found: {} files", files.len());
+    let findings: Vec<String> =
+        files.iter().flat_map(check).map(|finding| finding.to_string()).collect();
+    assert!(findings.is_empty(), "{} findings\n{}", findings.len(), findings.join("\n"));
 }
 
 #[test]

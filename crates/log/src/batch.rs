@@ -109,10 +109,7 @@ impl Batch {
         for event in &append.events {
             batch.push(event, catalog)?;
             if batch.bytes.len() > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
-                return Err(AppendError::TooLarge {
-                    events,
-                    bytes: batch.bytes.len(),
-                });
+                return Err(AppendError::TooLarge { events, bytes: batch.bytes.len() });
             }
         }
         Ok(batch)
@@ -121,19 +118,12 @@ impl Batch {
     fn push(&mut self, event: &NewEvent, catalog: &Catalog) -> Result<(), AppendError> {
         let unknown = || AppendError::UnknownTopic(event.topic.clone());
         let topic = catalog.id(&event.topic).ok_or_else(unknown)?;
-        let partitions = catalog
-            .live(topic)
-            .ok_or_else(unknown)?
-            .definition
-            .partitions;
+        let partitions = catalog.live(topic).ok_or_else(unknown)?.definition.partitions;
         let partition = partitions.partition_of(event.key.as_ref(), &event.id);
         let start = self.bytes.len();
         self.bytes.resize(start + RECORD_HEADER_BYTES, 0);
         let flags = encode_body(event, &mut self.bytes);
-        let body = self
-            .bytes
-            .get(start + RECORD_HEADER_BYTES..)
-            .unwrap_or_default();
+        let body = self.bytes.get(start + RECORD_HEADER_BYTES..).unwrap_or_default();
         self.entries.push(BatchEntry {
             start: start as u32,
             body_bytes: body.len() as u32,
@@ -150,8 +140,6 @@ impl Batch {
     /// The body of an entry.
     pub(crate) fn body(&self, entry: &BatchEntry) -> &[u8] {
         let start = entry.start as usize + RECORD_HEADER_BYTES;
-        self.bytes
-            .get(start..start + entry.body_bytes as usize)
-            .unwrap_or_default()
+        self.bytes.get(start..start + entry.body_bytes as usize).unwrap_or_default()
     }
 }

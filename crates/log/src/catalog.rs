@@ -38,22 +38,10 @@ pub struct LaneState {
 /// One change of the catalog, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CatalogEntry {
-    Topic {
-        id: TopicId,
-        definition: TopicDefinition,
-        greatest_id: EventId,
-    },
-    Lane {
-        lane: Lane,
-        state: LaneState,
-    },
-    Start {
-        lane: Lane,
-        start: Offset,
-    },
-    Removed {
-        id: TopicId,
-    },
+    Topic { id: TopicId, definition: TopicDefinition, greatest_id: EventId },
+    Lane { lane: Lane, state: LaneState },
+    Start { lane: Lane, start: Offset },
+    Removed { id: TopicId },
 }
 
 impl Catalog {
@@ -72,9 +60,7 @@ impl Catalog {
 
     pub(crate) fn live_topics(&self) -> impl Iterator<Item = (TopicId, &TopicState)> {
         let numbered = self.topics.iter().enumerate();
-        numbered
-            .filter(|(_, topic)| !topic.removed)
-            .map(|(id, topic)| (TopicId(id as u32), topic))
+        numbered.filter(|(_, topic)| !topic.removed).map(|(id, topic)| (TopicId(id as u32), topic))
     }
 
     pub(crate) fn lane(&self, lane: Lane) -> Option<LaneState> {
@@ -104,11 +90,7 @@ impl Catalog {
     /// Applies a written change. Entries of an unknown topic are left alone.
     pub(crate) fn apply(&mut self, entry: &CatalogEntry) {
         match entry {
-            CatalogEntry::Topic {
-                id,
-                definition,
-                greatest_id,
-            } => {
+            CatalogEntry::Topic { id, definition, greatest_id } => {
                 self.put_topic(*id, definition, *greatest_id);
             }
             CatalogEntry::Lane { lane, state } => {
@@ -177,10 +159,7 @@ impl Catalog {
             });
             for (partition, &state) in topic.lanes.iter().enumerate() {
                 if state != LaneState::default() {
-                    let lane = Lane {
-                        topic: id,
-                        partition: Partition::new(partition as u32),
-                    };
+                    let lane = Lane { topic: id, partition: Partition::new(partition as u32) };
                     entries.push(CatalogEntry::Lane { lane, state });
                 }
             }
@@ -189,11 +168,7 @@ impl Catalog {
         if let Some(last) = self.topics.last().filter(|last| last.removed) {
             let id = TopicId(self.topics.len() as u32 - 1);
             let definition = last.definition.clone();
-            entries.push(CatalogEntry::Topic {
-                id,
-                definition,
-                greatest_id: last.greatest_id,
-            });
+            entries.push(CatalogEntry::Topic { id, definition, greatest_id: last.greatest_id });
             entries.push(CatalogEntry::Removed { id });
         }
         entries
@@ -226,11 +201,7 @@ impl TopicState {
 impl CatalogEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Topic {
-                id,
-                definition,
-                greatest_id,
-            } => {
+            Self::Topic { id, definition, greatest_id } => {
                 out.push(1);
                 put_u32(out, id.0);
                 out.push(definition.topic.as_str().len() as u8);
@@ -277,33 +248,17 @@ impl CatalogEntry {
                 let partitions = PartitionCount::new(fields.u32()?).ok()?;
                 let greatest_id = EventId::from_bytes(fields.array()?);
                 let cleaning = take_cleaning(fields)?;
-                let definition = TopicDefinition {
-                    topic,
-                    partitions,
-                    cleaning,
-                };
-                Some(Self::Topic {
-                    id,
-                    definition,
-                    greatest_id,
-                })
+                let definition = TopicDefinition { topic, partitions, cleaning };
+                Some(Self::Topic { id, definition, greatest_id })
             }
             2 => {
                 let lane = take_lane(fields)?;
                 let start = Offset::new(fields.u64()?);
                 let next = Offset::new(fields.u64()?);
-                Some(Self::Lane {
-                    lane,
-                    state: LaneState { start, next },
-                })
+                Some(Self::Lane { lane, state: LaneState { start, next } })
             }
-            3 => Some(Self::Start {
-                lane: take_lane(fields)?,
-                start: Offset::new(fields.u64()?),
-            }),
-            4 => Some(Self::Removed {
-                id: TopicId(fields.u32()?),
-            }),
+            3 => Some(Self::Start { lane: take_lane(fields)?, start: Offset::new(fields.u64()?) }),
+            4 => Some(Self::Removed { id: TopicId(fields.u32()?) }),
             _ => None,
         }
     }
@@ -316,10 +271,7 @@ fn put_lane(out: &mut Vec<u8>, lane: Lane) {
 
 fn take_lane(fields: &mut Fields<'_>) -> Option<Lane> {
     let topic = TopicId(fields.u32()?);
-    Some(Lane {
-        topic,
-        partition: Partition::new(fields.u32()?),
-    })
+    Some(Lane { topic, partition: Partition::new(fields.u32()?) })
 }
 
 /// `u64::MAX` stands for "no limit".
@@ -328,10 +280,7 @@ fn put_cleaning(out: &mut Vec<u8>, cleaning: &Cleaning) {
     put_u64(out, cleaning.bytes_max.unwrap_or(u64::MAX));
     match cleaning.compaction {
         None => out.push(0),
-        Some(Compaction {
-            age_ms_min,
-            tombstone_ms,
-        }) => {
+        Some(Compaction { age_ms_min, tombstone_ms }) => {
             out.push(1);
             put_u64(out, age_ms_min);
             put_u64(out, tombstone_ms);
@@ -345,17 +294,10 @@ fn take_cleaning(fields: &mut Fields<'_>) -> Option<Cleaning> {
     let bytes_max = limit(fields.u64()?);
     let compaction = match fields.u8()? {
         0 => None,
-        1 => Some(Compaction {
-            age_ms_min: fields.u64()?,
-            tombstone_ms: fields.u64()?,
-        }),
+        1 => Some(Compaction { age_ms_min: fields.u64()?, tombstone_ms: fields.u64()? }),
         _ => return None,
     };
-    Some(Cleaning {
-        age_ms_max,
-        bytes_max,
-        compaction,
-    })
+    Some(Cleaning { age_ms_max, bytes_max, compaction })
 }
 
 #[cfg(test)]
@@ -368,10 +310,7 @@ mod tests {
             .with_cleaning(Cleaning {
                 age_ms_max: Some(5),
                 bytes_max: None,
-                compaction: Some(Compaction {
-                    age_ms_min: 1,
-                    tombstone_ms: 2,
-                }),
+                compaction: Some(Compaction { age_ms_min: 1, tombstone_ms: 2 }),
             })
     }
 
@@ -382,21 +321,11 @@ mod tests {
         for (number, name) in ["a", "b", "c"].iter().enumerate() {
             let id = TopicId(number as u32);
             let definition = topic(name, 2);
-            catalog.apply(&CatalogEntry::Topic {
-                id,
-                definition,
-                greatest_id,
-            });
+            catalog.apply(&CatalogEntry::Topic { id, definition, greatest_id });
         }
-        let lane = Lane {
-            topic: TopicId(1),
-            partition: Partition::new(1),
-        };
+        let lane = Lane { topic: TopicId(1), partition: Partition::new(1) };
         catalog.advance(lane, 9, greatest_id);
-        catalog.apply(&CatalogEntry::Start {
-            lane,
-            start: Offset::new(4),
-        });
+        catalog.apply(&CatalogEntry::Start { lane, start: Offset::new(4) });
         catalog.apply(&CatalogEntry::Removed { id: TopicId(0) });
         catalog.apply(&CatalogEntry::Removed { id: TopicId(2) });
 
@@ -412,10 +341,7 @@ mod tests {
         assert_eq!(again.id(&Topic::new("a").unwrap()), None);
         assert_eq!(
             again.lane(lane),
-            Some(LaneState {
-                start: Offset::new(4),
-                next: Offset::new(9)
-            })
+            Some(LaneState { start: Offset::new(4), next: Offset::new(9) })
         );
         assert_eq!(again.live(TopicId(1)).unwrap().definition, topic("b", 2));
         assert_eq!(again.snapshot(), snapshot);

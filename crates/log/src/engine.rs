@@ -5,7 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
-    Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+    RwLockWriteGuard,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -29,6 +30,8 @@ pub(crate) struct Engine {
     /// Reads that went to the disk rather than to the tail in memory.
     pub(crate) disk_reads: AtomicU64,
     failure: OnceLock<String>,
+    /// Held while the log is cleaned.
+    cleaning: Mutex<()>,
     state: RwLock<State>,
 }
 
@@ -89,6 +92,7 @@ impl Engine {
             filters,
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
+            cleaning: Mutex::new(()),
             site,
             state: RwLock::new(state),
         }
@@ -113,6 +117,11 @@ impl Engine {
         self.failure.get().map(String::as_str)
     }
 
+    /// Only one cleaning runs at a time.
+    pub(crate) fn cleaning(&self) -> MutexGuard<'_, ()> {
+        self.cleaning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn count_disk_read(&self) {
         self.disk_reads.fetch_add(1, Ordering::Relaxed);
     }
@@ -130,10 +139,9 @@ impl Engine {
                 let rebuilt = self.rebuild(segment)?;
                 question(&rebuilt.index).map_err(|error| match error {
                     SideFileError::Io(error) => ReadError::Io(error),
-                    SideFileError::Damaged => ReadError::Damaged {
-                        file: segment.name.index_file(),
-                        position: 0,
-                    },
+                    SideFileError::Damaged => {
+                        ReadError::Damaged { file: segment.name.index_file(), position: 0 }
+                    }
                 })
             }
         }
@@ -143,10 +151,7 @@ impl Engine {
     pub(crate) fn rebuild(&self, segment: &Arc<Segment>) -> Result<Arc<Segment>, ReadError> {
         let name = segment.name;
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
-        let damaged = || ReadError::Damaged {
-            file: name.index_file(),
-            position: 0,
-        };
+        let damaged = || ReadError::Damaged { file: name.index_file(), position: 0 };
         let side =
             SideFile::open(file, name, segment.salt, &self.filters).map_err(
                 |error| match error {
@@ -229,10 +234,7 @@ impl ReadPlace {
     }
 
     pub(crate) fn damaged(&self, position: u32) -> ReadError {
-        ReadError::Damaged {
-            file: self.name.segment_file(),
-            position: u64::from(position),
-        }
+        ReadError::Damaged { file: self.name.segment_file(), position: u64::from(position) }
     }
 }
 
@@ -240,14 +242,6 @@ impl ReadPlace {
 const RECORD_GUESS_BYTES: usize = 1024;
 
 impl State {
-    /// The sealed segment that a seq belongs to, or would.
-    pub(crate) fn segment_of_seq(&self, seq: u64) -> Option<&Arc<Segment>> {
-        let after = self
-            .sealed
-            .partition_point(|segment| segment.next_seq <= seq);
-        self.sealed.get(after)
-    }
-
     /// Bytes of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.iter().map(|segment| segment.end_position).sum();
@@ -285,7 +279,7 @@ pub(crate) struct Spare {
 }
 
 impl Upkeep {
-    fn lock(&self) -> std::sync::MutexGuard<'_, UpkeepState> {
+    fn lock(&self) -> MutexGuard<'_, UpkeepState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -298,9 +292,7 @@ impl Upkeep {
     }
 
     pub(crate) fn note_spare_name(&self, name: &str) {
-        let number = name
-            .strip_suffix(".spare")
-            .and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let number = name.strip_suffix(".spare").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         self.lock().spare_names.extend(number);
     }
 
@@ -348,10 +340,7 @@ impl Upkeep {
     pub(crate) fn wait(&self, heard: &mut u64) -> bool {
         let mut state = self.lock();
         while state.rung == *heard && !state.stopping {
-            state = self
-                .bell
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         *heard = state.rung;
         !state.stopping

@@ -25,13 +25,7 @@ pub struct KeyReader {
 
 impl KeyReader {
     pub(crate) fn new(engine: Arc<Engine>, topic: TopicId, prefix: &str) -> Self {
-        Self {
-            engine,
-            topic,
-            prefix: prefix.to_owned(),
-            after: None,
-            done: false,
-        }
+        Self { engine, topic, prefix: prefix.to_owned(), after: None, done: false }
     }
 
     /// The next keys in order, as their newest events (tombstones included); empty at the end.
@@ -101,10 +95,7 @@ impl KeyReader {
 
     fn keys_in_side(&self, segment: &Arc<Segment>) -> Result<(Vec<String>, bool), ReadError> {
         let topic = self.topic.get().to_be_bytes();
-        let start = self
-            .after
-            .as_ref()
-            .map_or(self.prefix.as_str(), |after| after.as_str());
+        let start = self.after.as_ref().map_or(self.prefix.as_str(), |after| after.as_str());
         let from = [&topic[..], start.max(self.prefix.as_str()).as_bytes()].concat();
         let wanted_prefix = [&topic[..], self.prefix.as_bytes()].concat();
         self.engine.ask(segment, |index| {
@@ -120,10 +111,7 @@ impl KeyReader {
                     }
                     return Ok((keys, false));
                 }
-                let key = entry
-                    .composite
-                    .get(4..)
-                    .and_then(|key| std::str::from_utf8(key).ok());
+                let key = entry.composite.get(4..).and_then(|key| std::str::from_utf8(key).ok());
                 keys.extend(key.filter(|key| self.wanted(key)).map(str::to_owned));
                 if keys.len() == KEYS_MAX {
                     return Ok((keys, true));

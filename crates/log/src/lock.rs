@@ -15,12 +15,7 @@ pub(crate) struct DirectoryLock(File);
 impl DirectoryLock {
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path.join(LOCK_FILE))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -28,10 +23,7 @@ impl DirectoryLock {
                 let mut holder = String::new();
                 file.read_to_string(&mut holder)?;
                 let holder = holder.trim().to_owned();
-                return Err(OpenError::Locked {
-                    path: path.to_owned(),
-                    holder,
-                });
+                return Err(OpenError::Locked { path: path.to_owned(), holder });
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }

@@ -79,21 +79,13 @@ impl Log {
             threads: Mutex::new(threads),
             _lock: lock,
         };
-        Ok((
-            Self {
-                engine,
-                running: Arc::new(running),
-            },
-            report,
-        ))
+        Ok((Self { engine, running: Arc::new(running) }, report))
     }
 
     /// Defines a topic, or changes how it is cleaned. The same definition again changes nothing.
     pub fn define(&self, definition: TopicDefinition) -> Ticket<Result<TopicId, AppendError>> {
         let (ticket, answer) = Ticket::new();
-        self.engine
-            .queue
-            .push(Request::Define { definition, answer });
+        self.engine.queue.push(Request::Define { definition, answer });
         ticket
     }
 
@@ -129,11 +121,7 @@ impl Log {
     /// number of requests.
     pub fn commit_waiting(&self) -> usize {
         let mut served = 0;
-        let mut writer = self
-            .running
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.running.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = writer.as_mut() {
             loop {
                 let requests = self.engine.queue.take();
@@ -166,21 +154,13 @@ impl Log {
 
     /// What a topic is.
     pub fn definition(&self, topic: TopicId) -> Option<TopicDefinition> {
-        self.engine
-            .read()
-            .catalog
-            .live(topic)
-            .map(|state| state.definition.clone())
+        self.engine.read().catalog.live(topic).map(|state| state.definition.clone())
     }
 
     /// All topics.
     pub fn topics(&self) -> Vec<(TopicId, TopicDefinition)> {
         let state = self.engine.read();
-        state
-            .catalog
-            .live_topics()
-            .map(|(id, topic)| (id, topic.definition.clone()))
-            .collect()
+        state.catalog.live_topics().map(|(id, topic)| (id, topic.definition.clone())).collect()
     }
 
     /// The lanes of all topics that a pattern matches.
@@ -190,10 +170,7 @@ impl Log {
         let matching = topics.filter(|(_, topic)| pattern.matches(&topic.definition.topic));
         let lanes = matching.flat_map(|(id, topic)| {
             let partitions = topic.definition.partitions.partitions();
-            partitions.map(move |partition: Partition| Lane {
-                topic: id,
-                partition,
-            })
+            partitions.map(move |partition: Partition| Lane { topic: id, partition })
         });
         lanes.collect()
     }
@@ -254,17 +231,12 @@ impl Log {
 
     /// The first offset of a lane that was appended at or after a time; the end if there is none.
     pub fn offset_at(&self, lane: Lane, time: Timestamp) -> Result<Offset, ReadError> {
-        self.engine
-            .offset_at_ms(lane, time.millis())
-            .map(Offset::new)
+        self.engine.offset_at_ms(lane, time.millis()).map(Offset::new)
     }
 
     /// Completes when the log has grown beyond a seq, or is closed.
     pub fn grown_beyond(&self, seq: Seq) -> Grown {
-        Grown {
-            engine: Arc::clone(&self.engine),
-            seq: seq.get(),
-        }
+        Grown { engine: Arc::clone(&self.engine), seq: seq.get() }
     }
 
     /// Why the log takes no more writes, if it does not.
@@ -303,11 +275,7 @@ impl Running {
             // A thread that panicked has left word of it as a failure already.
             drop(thread.join());
         }
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut writer) = writer {
             let requests = self.engine.queue.take();
             writer.commit(requests);
@@ -329,9 +297,7 @@ impl Drop for Running {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log")
-            .field("next_seq", &self.next_seq())
-            .finish_non_exhaustive()
+        f.debug_struct("Log").field("next_seq", &self.next_seq()).finish_non_exhaustive()
     }
 }
 
@@ -353,10 +319,6 @@ impl Future for Grown {
         }
         self.engine.waiting.add(context.waker());
         // It may have grown between the look and the word.
-        if done() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if done() { Poll::Ready(()) } else { Poll::Pending }
     }
 }

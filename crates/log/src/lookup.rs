@@ -29,10 +29,7 @@ impl Engine {
         let wanted = |record: &Record| record.lane().topic == topic && record.id() == *id;
         let (active, sealed) = {
             let state = self.read();
-            (
-                self.in_active(&state, state.active.index.find_id(id, hash)),
-                state.sealed.clone(),
-            )
+            (self.in_active(&state, state.active.index.find_id(id, hash)), state.sealed.clone())
         };
         if let Some(record) = first_record(&active, wanted)? {
             return Ok(Some(record).filter(|record| self.is_kept(record)));
@@ -67,10 +64,7 @@ impl Engine {
         let wanted = |record: &Record| record.lane().topic == topic && record.key() == Some(key);
         let (active, sealed) = {
             let state = self.read();
-            (
-                self.in_active(&state, state.active.index.find_key(hash)),
-                state.sealed.clone(),
-            )
+            (self.in_active(&state, state.active.index.find_key(hash)), state.sealed.clone())
         };
         let mut found = Vec::new();
         self.collect(&active, wanted, max, &mut found)?;
@@ -115,11 +109,7 @@ impl Engine {
         let place = state.active.place();
         let cached = positions.into_iter().map(|position| {
             let bytes = state.tail.get(state.active.name, position);
-            Candidate {
-                place: place.clone(),
-                position,
-                bytes,
-            }
+            Candidate { place: place.clone(), position, bytes }
         });
         cached.collect()
     }
@@ -162,11 +152,7 @@ impl Engine {
                 let sample = self.ask(segment, |index| {
                     index.last_sample(|sample| frame_before(&sample.as_frame()))
                 })?;
-                first_frame(
-                    &segment.place(),
-                    sample.map_or(0, |at| at.position),
-                    &frame_before,
-                )?
+                first_frame(&segment.place(), sample.map_or(0, |at| at.position), &frame_before)?
             } else {
                 0
             };
@@ -181,17 +167,10 @@ impl Engine {
             let frames = state.active.index.frames();
             let after = frames.partition_point(|sample| frame_before(&sample.as_frame()));
             let start = after.checked_sub(1).and_then(|place| frames.get(place));
-            (
-                state.active.place(),
-                start.map_or(0, |sample| sample.position),
-            )
+            (state.active.place(), start.map_or(0, |sample| sample.position))
         };
         let position = first_frame(&place, start, &frame_before)?;
-        let found = self
-            .read()
-            .active
-            .index
-            .offset_from_position(lane, position);
+        let found = self.read().active.index.offset_from_position(lane, position);
         Ok(bounded(found.unwrap_or(lane_state.next.get())))
     }
 }
@@ -238,11 +217,7 @@ impl Candidate {
 
 fn candidates(segment: &Arc<Segment>, positions: Vec<u32>) -> Vec<Candidate> {
     let place = segment.place();
-    let at = |position| Candidate {
-        place: place.clone(),
-        position,
-        bytes: None,
-    };
+    let at = |position| Candidate { place: place.clone(), position, bytes: None };
     positions.into_iter().map(at).collect()
 }
 

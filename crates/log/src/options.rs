@@ -24,6 +24,9 @@ pub struct Options {
     pub free_bytes_min: u64,
     /// Most requests waiting for the writer. Default 65,536.
     pub queue_requests_max: usize,
+    /// The cleaner writes segments again when at least this share of their bytes is dead.
+    /// Default 0.2.
+    pub clean_share_min: f64,
     /// Where append times come from.
     pub clock: Arc<dyn Clock>,
     /// Who runs the log's work.
@@ -53,6 +56,7 @@ impl Default for Options {
             filter_bytes: 16 * 1024 * 1024,
             free_bytes_min: 64 * 1024 * 1024,
             queue_requests_max: 65_536,
+            clean_share_min: 0.2,
             clock: Arc::new(SystemClock),
             drive: Drive::Threads,
             #[cfg(feature = "planted-bugs")]

@@ -88,19 +88,9 @@ impl<'a> Placement<'a> {
         self.next_seq += 1;
         self.last = Some((entry.lane, offset + 1));
         let batch = self.accepted.len();
-        self.fresh.push(Fresh {
-            batch,
-            entry: *entry,
-            offset,
-            seq,
-        });
+        self.fresh.push(Fresh { batch, entry: *entry, offset, seq });
         let (offset, seq) = (Offset::new(offset), Seq::new(seq));
-        Ok(Receipt {
-            lane: entry.lane,
-            offset,
-            seq,
-            duplicate: false,
-        })
+        Ok(Receipt { lane: entry.lane, offset, seq, duplicate: false })
     }
 
     /// The next offset of a lane, with what this frame adds.
@@ -181,30 +171,20 @@ impl<'a> Placement<'a> {
             return Err(self.conflict(entry));
         };
         // A batch that is still being placed is not among the accepted ones.
-        let first = self
-            .accepted
-            .get(fresh.batch)
-            .unwrap_or(batch)
-            .body(&fresh.entry);
+        let first = self.accepted.get(fresh.batch).unwrap_or(batch).body(&fresh.entry);
         if !same_content(first, batch.body(entry)) {
             return Err(self.conflict(entry));
         }
         let (offset, seq) = (Offset::new(fresh.offset), Seq::new(fresh.seq));
-        Ok(Receipt {
-            lane: fresh.entry.lane,
-            offset,
-            seq,
-            duplicate: true,
-        })
+        Ok(Receipt { lane: fresh.entry.lane, offset, seq, duplicate: true })
     }
 
     fn conflict(&self, entry: &BatchEntry) -> AppendError {
         let state = self.engine.read();
         match state.catalog.topic(entry.lane.topic) {
-            Some(topic) => AppendError::IdConflict {
-                topic: topic.definition.topic.clone(),
-                id: entry.id,
-            },
+            Some(topic) => {
+                AppendError::IdConflict { topic: topic.definition.topic.clone(), id: entry.id }
+            }
             None => unknown_topic(&state.catalog, entry.lane.topic),
         }
     }

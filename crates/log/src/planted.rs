@@ -15,7 +15,7 @@ pub enum PlantedBug {
     NoDirectorySync,
     /// A segment is left before its last frames are synced.
     RollWithoutSync,
-    /// Records are served whatever their checksum says.
+    /// Records are served whatever their checksum says. For the whole process, from then on.
     SkipBadCrc,
     /// A failed sync is tried again, and believed.
     RetriedFsync,

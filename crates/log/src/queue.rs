@@ -11,22 +11,10 @@ use crate::topic::{Lane, TopicDefinition, TopicId};
 /// Something for the writer to do.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Append {
-        batch: Batch,
-        answer: Answer<Result<Appended, AppendError>>,
-    },
-    Define {
-        definition: TopicDefinition,
-        answer: Answer<Result<TopicId, AppendError>>,
-    },
-    Remove {
-        topic: TopicId,
-        answer: Answer<Result<(), AppendError>>,
-    },
-    Trim {
-        starts: Vec<(Lane, Offset)>,
-        answer: Answer<Result<(), AppendError>>,
-    },
+    Append { batch: Batch, answer: Answer<Result<Appended, AppendError>> },
+    Define { definition: TopicDefinition, answer: Answer<Result<TopicId, AppendError>> },
+    Remove { topic: TopicId, answer: Answer<Result<(), AppendError>> },
+    Trim { starts: Vec<(Lane, Offset)>, answer: Answer<Result<(), AppendError>> },
 }
 
 impl Request {
@@ -65,11 +53,7 @@ struct Waiting {
 
 impl Queue {
     pub(crate) fn new(requests_max: usize) -> Self {
-        Self {
-            inner: Mutex::default(),
-            arrived: Condvar::new(),
-            requests_max,
-        }
+        Self { inner: Mutex::default(), arrived: Condvar::new(), requests_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -105,10 +89,7 @@ impl Queue {
     pub(crate) fn wait(&self) -> Vec<Request> {
         let mut waiting = self.lock();
         while waiting.requests.is_empty() && !waiting.closed {
-            waiting = self
-                .arrived
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         take_frame(&mut waiting.requests)
     }

@@ -30,10 +30,7 @@ pub struct PageLimit {
 
 impl Default for PageLimit {
     fn default() -> Self {
-        Self {
-            events: 1000,
-            bytes: 1024 * 1024,
-        }
+        Self { events: 1000, bytes: 1024 * 1024 }
     }
 }
 
@@ -94,16 +91,9 @@ struct Source {
 
 impl LaneReader {
     pub(crate) fn new(engine: Arc<Engine>, lane: Lane, from: Offset) -> Result<Self, ReadError> {
-        let state = engine
-            .read()
-            .catalog
-            .lane(lane)
-            .ok_or(ReadError::UnknownLane)?;
+        let state = engine.read().catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
         if from > state.next {
-            return Err(ReadError::BeyondEnd {
-                wanted: from,
-                next: state.next,
-            });
+            return Err(ReadError::BeyondEnd { wanted: from, next: state.next });
         }
         Ok(Self {
             engine,
@@ -126,10 +116,7 @@ impl LaneReader {
         let mut page = Page::default();
         let mut bytes = 0;
         while page.records.len() < limit.events.max(1) && bytes < limit.bytes {
-            if self
-                .source
-                .as_ref()
-                .is_none_or(|source| source.positions.is_empty())
+            if self.source.as_ref().is_none_or(|source| source.positions.is_empty())
                 && !self.advance(limit.events.saturating_sub(page.records.len()), &mut page)?
             {
                 break;
@@ -165,10 +152,7 @@ impl LaneReader {
         loop {
             let engine = Arc::clone(&self.engine);
             let state = engine.read();
-            let lane = state
-                .catalog
-                .lane(self.lane)
-                .ok_or(ReadError::UnknownLane)?;
+            let lane = state.catalog.lane(self.lane).ok_or(ReadError::UnknownLane)?;
             if self.next < lane.start.get() {
                 page.gaps.push(self.expired(lane.start.get()));
                 self.next = lane.start.get();
@@ -176,11 +160,7 @@ impl LaneReader {
             if self.next >= lane.next.get() {
                 return Ok(false);
             }
-            if state
-                .active
-                .index
-                .lane_range(self.lane)
-                .is_some_and(|(first, _)| first <= self.next)
+            if state.active.index.lane_range(self.lane).is_some_and(|(first, _)| first <= self.next)
             {
                 self.source = Some(Source::in_active(&state, self.lane, self.next, max));
                 return Ok(true);
@@ -202,13 +182,10 @@ impl LaneReader {
 
     /// Positions in the first sealed segment that has any from the next offset on.
     fn in_sealed(&self, sealed: &[Arc<Segment>], max: usize) -> Result<Option<Source>, ReadError> {
-        let first = self
-            .engine
-            .segment_of_offset(sealed, self.lane, self.next)?;
+        let first = self.engine.segment_of_offset(sealed, self.lane, self.next)?;
         for segment in sealed.iter().skip(first) {
-            let positions = self
-                .engine
-                .ask(segment, |index| index.positions(self.lane, self.next, max))?;
+            let positions =
+                self.engine.ask(segment, |index| index.positions(self.lane, self.next, max))?;
             if !positions.is_empty() {
                 return Ok(Some(Source {
                     place: segment.place(),
@@ -223,29 +200,15 @@ impl LaneReader {
 
     fn expired(&self, to: u64) -> Gap {
         let (from, to) = (Offset::new(self.next), Offset::new(to));
-        Gap {
-            lane: self.lane,
-            from,
-            to,
-            reason: GapReason::Expired,
-        }
+        Gap { lane: self.lane, from, to, reason: GapReason::Expired }
     }
 
     /// Offsets that the indexes do not have: compaction took them, or damage did.
     fn gap(&self, from: u64, to: u64) -> Gap {
         let damaged = self.source.as_ref().is_some_and(|source| source.damaged)
             || self.engine.damage_took(self.lane, from, to);
-        let reason = if damaged {
-            GapReason::Corrupt
-        } else {
-            GapReason::Compacted
-        };
-        Gap {
-            lane: self.lane,
-            from: Offset::new(from),
-            to: Offset::new(to),
-            reason,
-        }
+        let reason = if damaged { GapReason::Corrupt } else { GapReason::Compacted };
+        Gap { lane: self.lane, from: Offset::new(from), to: Offset::new(to), reason }
     }
 
     fn record(
@@ -287,17 +250,10 @@ impl Source {
     fn in_active(state: &State, lane: Lane, from: u64, max: usize) -> Self {
         let positions = state.active.index.positions(lane, from, max);
         let name = state.active.name;
-        let cached = positions
-            .iter()
-            .map(|&(_, position)| state.tail.get(name, position))
-            .collect();
+        let cached =
+            positions.iter().map(|&(_, position)| state.tail.get(name, position)).collect();
         let place = state.active.place();
-        Self {
-            place,
-            positions: positions.into(),
-            cached,
-            damaged: false,
-        }
+        Self { place, positions: positions.into(), cached, damaged: false }
     }
 
     fn pop(&mut self) -> Option<(u64, u32, Option<Bytes>)> {
@@ -333,9 +289,7 @@ impl Engine {
             let Some(segment) = sealed.get(middle) else {
                 break;
             };
-            let start = self
-                .ask(segment, |index| index.lane_start(lane))?
-                .unwrap_or(0);
+            let start = self.ask(segment, |index| index.lane_start(lane))?.unwrap_or(0);
             if start <= offset {
                 low = middle + 1;
             } else {
@@ -350,20 +304,12 @@ impl Engine {
         let sealed = self.read().sealed.clone();
         // One that cannot be asked has its side file damaged as well: then it may be so.
         let start_of = |segment: &Arc<Segment>| {
-            self.ask(segment, |index| index.lane_start(lane))
-                .map_or(Some(0), |start| start)
+            self.ask(segment, |index| index.lane_start(lane)).map_or(Some(0), |start| start)
         };
-        let damaged = sealed
-            .iter()
-            .enumerate()
-            .filter(|(_, segment)| !segment.holes.is_empty());
+        let damaged = sealed.iter().enumerate().filter(|(_, segment)| !segment.holes.is_empty());
         damaged.into_iter().any(|(place, segment)| {
             let start = start_of(segment).unwrap_or(0);
-            let end = sealed
-                .iter()
-                .skip(place + 1)
-                .find_map(start_of)
-                .unwrap_or(u64::MAX);
+            let end = sealed.iter().skip(place + 1).find_map(start_of).unwrap_or(u64::MAX);
             start < to && from < end
         })
     }
@@ -379,16 +325,8 @@ impl Engine {
         let (sealed, start, place, mut positions) = {
             let state = self.read();
             let known = state.catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
-            let positions = state
-                .active
-                .index
-                .positions_before(lane, before, limit.events);
-            (
-                state.sealed.clone(),
-                known.start.get(),
-                state.active.place(),
-                positions,
-            )
+            let positions = state.active.index.positions_before(lane, before, limit.events);
+            (state.sealed.clone(), known.start.get(), state.active.place(), positions)
         };
         let mut bytes = 0;
         let mut place = place;
@@ -398,9 +336,7 @@ impl Engine {
                 if offset < start || page.records.len() >= limit.events || bytes >= limit.bytes {
                     return Ok(page);
                 }
-                let record = place
-                    .record(position)?
-                    .ok_or_else(|| place.damaged(position))?;
+                let record = place.record(position)?.ok_or_else(|| place.damaged(position))?;
                 bytes += record.bytes();
                 page.records.push(record);
             }
@@ -408,9 +344,7 @@ impl Engine {
                 return Ok(page);
             };
             let wanted = limit.events - page.records.len();
-            positions = self.ask(segment, |index| {
-                index.positions_before(lane, before, wanted)
-            })?;
+            positions = self.ask(segment, |index| index.positions_before(lane, before, wanted))?;
             place = segment.place();
         }
     }
@@ -438,23 +372,14 @@ impl MergedReader {
     ) -> Result<Self, ReadError> {
         let next = engine.read().next_seq;
         if from.get() > next {
-            return Err(ReadError::SeqBeyondEnd {
-                wanted: from,
-                next: Seq::new(next),
-            });
+            return Err(ReadError::SeqBeyondEnd { wanted: from, next: Seq::new(next) });
         }
         let lanes = lanes.into_iter().map(|lane| {
             let start = Offset::new(engine.offset_at_seq(lane, from.get())?);
             let reader = LaneReader::new(Arc::clone(engine), lane, start)?;
-            Ok(Buffered {
-                reader,
-                records: VecDeque::new(),
-                from: from.get(),
-            })
+            Ok(Buffered { reader, records: VecDeque::new(), from: from.get() })
         });
-        Ok(Self {
-            lanes: lanes.collect::<Result<_, ReadError>>()?,
-        })
+        Ok(Self { lanes: lanes.collect::<Result<_, ReadError>>()? })
     }
 
     /// The next events by seq; empty at the end.
@@ -470,10 +395,7 @@ impl MergedReader {
         let mut heap = BinaryHeap::with_capacity(self.lanes.len());
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let next = lane.next_seq(limit, &mut page.gaps)?;
-            heap.extend(
-                next.filter(|&seq| seq < end)
-                    .map(|seq| Reverse((seq, number))),
-            );
+            heap.extend(next.filter(|&seq| seq < end).map(|seq| Reverse((seq, number))));
         }
         while page.records.len() < limit.events.max(1) && bytes < limit.bytes {
             let Some(Reverse((_, number))) = heap.pop() else {
@@ -487,10 +409,7 @@ impl MergedReader {
                 page.records.push(record);
             }
             let next = lane.next_seq(limit, &mut page.gaps)?;
-            heap.extend(
-                next.filter(|&seq| seq < end)
-                    .map(|seq| Reverse((seq, number))),
-            );
+            heap.extend(next.filter(|&seq| seq < end).map(|seq| Reverse((seq, number))));
         }
         Ok(page)
     }
@@ -504,10 +423,7 @@ impl Buffered {
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<u64>, ReadError> {
         if self.records.is_empty() {
-            let part = PageLimit {
-                events: limit.events.min(256),
-                bytes: limit.bytes,
-            };
+            let part = PageLimit { events: limit.events.min(256), bytes: limit.bytes };
             // The first frame may hold events before the seq that was asked for.
             while self.records.is_empty() {
                 let page = self.reader.next_page(part)?;

@@ -83,18 +83,8 @@ pub(crate) fn open(
 
     let filters = FilterBudget::new(options.filter_bytes);
     let log_id = log_id.unwrap_or_else(|| *EventId::generate().as_bytes());
-    let site = Site {
-        disk,
-        options,
-        log_id,
-        upkeep,
-    };
-    let mut opening = Opening {
-        site,
-        filters,
-        report,
-        sealed: Vec::new(),
-    };
+    let site = Site { disk, options, log_id, upkeep };
+    let mut opening = Opening { site, filters, report, sealed: Vec::new() };
     let mut found = opening.without_superseded(found)?;
     let newest = found.pop();
     for older in found {
@@ -127,9 +117,7 @@ fn read_headers(
         let reason = match read_header(&*file, file_name)? {
             Ok((header, salt)) if header.name == name => {
                 if *log_id.get_or_insert(header.log_id) != header.log_id {
-                    return Err(OpenError::ForeignSegment {
-                        file: file_name.clone(),
-                    });
+                    return Err(OpenError::ForeignSegment { file: file_name.clone() });
                 }
                 found.push(Found { name, salt, file });
                 continue;
@@ -138,18 +126,10 @@ fn read_headers(
             Err(()) => "its header is damaged",
         };
         if Some(name) == last {
-            return Err(OpenError::Damaged {
-                file: file_name.clone(),
-                reason,
-            });
+            return Err(OpenError::Damaged { file: file_name.clone(), reason });
         }
         let bytes = 0..file.len()?;
-        report.damage.push(Damage {
-            file: file_name.clone(),
-            bytes,
-            seqs: 0..0,
-            reason,
-        });
+        report.damage.push(Damage { file: file_name.clone(), bytes, seqs: 0..0, reason });
     }
     Ok((found, log_id))
 }
@@ -166,10 +146,9 @@ fn read_header(
     match SegmentHeader::decode(&bytes) {
         Ok(header) => Ok(Ok(header)),
         Err(BadHeader::Damaged) => Ok(Err(())),
-        Err(BadHeader::Version(version)) => Err(OpenError::UnknownFormat {
-            file: name.to_owned(),
-            version,
-        }),
+        Err(BadHeader::Version(version)) => {
+            Err(OpenError::UnknownFormat { file: name.to_owned(), version })
+        }
     }
 }
 
@@ -182,11 +161,11 @@ fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Result<(), Ope
                 upkeep.note_spare_name(name);
                 let file = disk.open(name)?;
                 let bytes = file.len()?;
-                upkeep.put_spare(Spare {
-                    name: name.clone(),
-                    file,
-                    bytes,
-                });
+                upkeep.put_spare(Spare { name: name.clone(), file, bytes });
+            }
+            // The cleaner indexes a new segment before it gives it its name.
+            FileKind::Index(segment) if !names.contains(&segment.segment_file()) => {
+                disk.remove(name)?;
             }
             FileKind::Segment(_) | FileKind::Index(_) | FileKind::Other => {}
         }
@@ -235,11 +214,7 @@ impl Opening {
     /// The side file of a segment, built again if need be.
     fn side_file(&mut self, found: &Found) -> Result<SideFile, OpenError> {
         let Found { name, salt, file } = found;
-        let opened = self
-            .site
-            .disk
-            .open(&name.index_file())
-            .map_err(SideFileError::from);
+        let opened = self.site.disk.open(&name.index_file()).map_err(SideFileError::from);
         match opened.and_then(|side| SideFile::open(side, *name, *salt, &self.filters)) {
             Ok(side) => return Ok(side),
             Err(SideFileError::Io(error)) => return Err(error.into()),
@@ -249,10 +224,9 @@ impl Opening {
         let side = build(&*self.site.disk, &**file, *name, *salt)?;
         SideFile::open(side, *name, *salt, &self.filters).map_err(|error| match error {
             SideFileError::Io(error) => error.into(),
-            SideFileError::Damaged => OpenError::Damaged {
-                file: name.index_file(),
-                reason: "it does not read back",
-            },
+            SideFileError::Damaged => {
+                OpenError::Damaged { file: name.index_file(), reason: "it does not read back" }
+            }
         })
     }
 
@@ -263,10 +237,9 @@ impl Opening {
         let file = found.name.segment_file();
         let mut holes = side.holes().map_err(|error| match error {
             SideFileError::Io(error) => OpenError::Io(error),
-            SideFileError::Damaged => OpenError::Damaged {
-                file: found.name.index_file(),
-                reason: "it does not read",
-            },
+            SideFileError::Damaged => {
+                OpenError::Damaged { file: found.name.index_file(), reason: "it does not read" }
+            }
         })?;
         for hole in &holes {
             self.report.damage.push(Damage {
@@ -280,12 +253,7 @@ impl Opening {
         if !footer.sealed || length < footer.end_position {
             let bytes = footer.end_position.min(length)..footer.end_position.max(length);
             let reason = "the end is missing";
-            self.report.damage.push(Damage {
-                file,
-                bytes: bytes.clone(),
-                seqs: 0..0,
-                reason,
-            });
+            self.report.damage.push(Damage { file, bytes: bytes.clone(), seqs: 0..0, reason });
             holes.push(bytes);
         }
         self.check_continuity(found.name.base);
@@ -307,11 +275,7 @@ impl Opening {
         let expected = self.sealed.last().map_or(base, |last| last.next_seq);
         if base > expected {
             self.report.damage.push(Damage {
-                file: SegmentName {
-                    base: expected,
-                    generation: 0,
-                }
-                .segment_file(),
+                file: SegmentName { base: expected, generation: 0 }.segment_file(),
                 bytes: 0..0,
                 seqs: expected..base,
                 reason: "the segment is missing",
@@ -322,17 +286,8 @@ impl Opening {
     fn open_newest(mut self, found: Found) -> Result<(Engine, OpenSegment, OpenReport), OpenError> {
         found.file.sync_data()?;
         let name = found.name.segment_file();
-        let bad = |reason| OpenError::Damaged {
-            file: name.clone(),
-            reason,
-        };
-        let Newest {
-            folded,
-            end,
-            torn,
-            holes,
-            behind,
-        } = Newest::read(&found)?;
+        let bad = |reason| OpenError::Damaged { file: name.clone(), reason };
+        let Newest { folded, end, torn, holes, behind } = Newest::read(&found)?;
         // A segment begins with the catalog; without it nobody knows what the numbers mean.
         let mut folded = folded.ok_or_else(|| bad("its catalog is damaged"))?;
         self.check_continuity(found.name.base);
@@ -352,9 +307,7 @@ impl Opening {
                 });
             }
             for frame in &behind {
-                folded
-                    .add(&found, frame)
-                    .ok_or_else(|| bad("its catalog is damaged"))?;
+                folded.add(&found, frame).ok_or_else(|| bad("its catalog is damaged"))?;
             }
         }
         if folded.sealed || !holes.is_empty() {
@@ -388,11 +341,7 @@ impl Opening {
             next_seq: folded.next_seq,
             last_append_ms: folded.last_ms,
         };
-        Ok((
-            Engine::new(self.site, self.filters, state),
-            segment,
-            self.report,
-        ))
+        Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
 
     /// The newest segment is full or damaged: it stays as it is, and a new one follows.
@@ -431,10 +380,7 @@ impl Opening {
         let bytes: u64 = self.sealed.iter().map(|segment| segment.end_position).sum();
         let options = &self.site.options;
         let place = roll::Place {
-            name: SegmentName {
-                base: next_seq,
-                generation: 0,
-            },
+            name: SegmentName { base: next_seq, generation: 0 },
             frame_bytes: 0,
             segment_bytes: (bytes / 16).clamp(options.segment_bytes_min, options.segment_bytes_max),
             seq: next_seq,
@@ -453,19 +399,8 @@ impl Opening {
         };
         let tail = Tail::new(self.site.options.tail_bytes);
         let sealed = self.sealed;
-        let state = State {
-            catalog,
-            sealed,
-            active,
-            tail,
-            next_seq,
-            last_append_ms,
-        };
-        Ok((
-            Engine::new(self.site, self.filters, state),
-            segment,
-            self.report,
-        ))
+        let state = State { catalog, sealed, active, tail, next_seq, last_append_ms };
+        Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
 }
 
@@ -511,23 +446,9 @@ impl Newest {
         let mut synced_to = 0;
         while let Some(event) = scan.next()? {
             match event {
-                FrameEvent::Frame {
-                    position,
-                    header,
-                    crc,
-                    bytes,
-                } => {
+                FrameEvent::Frame { position, header, crc, bytes } => {
                     synced_to = synced_to.max(header.synced_to);
-                    newest.add(
-                        found,
-                        Frame {
-                            position,
-                            header,
-                            crc,
-                            bytes,
-                        },
-                        !holes.is_empty(),
-                    );
+                    newest.add(found, Frame { position, header, crc, bytes }, !holes.is_empty());
                 }
                 FrameEvent::Hole(range) => holes.push((range, newest.next_seq(found))),
                 FrameEvent::End { torn, .. } => newest.torn = torn,
@@ -535,15 +456,10 @@ impl Newest {
         }
         newest.torn |= !holes.is_empty();
         let seq_behind = |position: u64| {
-            let next = newest
-                .behind
-                .iter()
-                .find(|frame| frame.position >= position);
+            let next = newest.behind.iter().find(|frame| frame.position >= position);
             next.map(|frame| frame.header.first_seq)
         };
-        let damaged = holes
-            .into_iter()
-            .filter(|(range, _)| range.start < synced_to);
+        let damaged = holes.into_iter().filter(|(range, _)| range.start < synced_to);
         newest.holes = damaged
             .map(|(range, from)| {
                 let to = seq_behind(range.end).unwrap_or(from).max(from);
@@ -554,13 +470,8 @@ impl Newest {
     }
 
     fn next_seq(&self, found: &Found) -> u64 {
-        let known = self
-            .folded
-            .as_ref()
-            .map_or(found.name.base, |folded| folded.next_seq);
-        self.behind
-            .last()
-            .map_or(known, |frame| frame.header.next_seq())
+        let known = self.folded.as_ref().map_or(found.name.base, |folded| folded.next_seq);
+        self.behind.last().map_or(known, |frame| frame.header.next_seq())
     }
 
     fn add(&mut self, found: &Found, frame: Frame, behind: bool) {
@@ -576,10 +487,7 @@ impl Newest {
         if first && frame.header.kind == FrameKind::Catalog {
             self.folded = Some(Folded::new(found));
         }
-        let taken = self
-            .folded
-            .as_mut()
-            .and_then(|folded| folded.add(found, &frame));
+        let taken = self.folded.as_mut().and_then(|folded| folded.add(found, &frame));
         if taken.is_none() {
             self.folded = None;
         }
@@ -623,12 +531,7 @@ impl Folded {
 
     /// `None` if a catalog frame is not of our making.
     fn add(&mut self, found: &Found, frame: &Frame) -> Option<()> {
-        let Frame {
-            position,
-            header,
-            crc,
-            bytes,
-        } = frame;
+        let Frame { position, header, crc, bytes } = frame;
         self.chain = *crc;
         self.last_ms = self.last_ms.max(header.append_ms);
         self.next_seq = self.next_seq.max(header.next_seq());

@@ -52,10 +52,7 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
         Some(spare) => spare,
         None => create(site, wanted)?,
     };
-    let result = spare
-        .file
-        .write_at(&head, 0)
-        .and_then(|()| spare.file.sync_data());
+    let result = spare.file.write_at(&head, 0).and_then(|()| spare.file.sync_data());
     if let Err(error) = result {
         // The file is not part of the log yet: nothing is lost with it.
         discard(site, &spare.name);
@@ -69,18 +66,13 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
         position: head.len() as u64,
         chain,
     };
-    Ok(Prepared {
-        spare: spare.name,
-        segment,
-    })
+    Ok(Prepared { spare: spare.name, segment })
 }
 
 /// Gives a prepared file its name, durably.
 pub(crate) fn publish(site: &Site, prepared: Prepared) -> Result<OpenSegment, WriteError> {
     let name = prepared.segment.name.segment_file();
-    site.disk
-        .rename(&prepared.spare, &name)
-        .map_err(WriteError::Failed)?;
+    site.disk.rename(&prepared.spare, &name).map_err(WriteError::Failed)?;
     #[cfg(feature = "planted-bugs")]
     if crate::planted::no_directory_sync(&site.options) {
         return Ok(prepared.segment);
@@ -91,17 +83,10 @@ pub(crate) fn publish(site: &Site, prepared: Prepared) -> Result<OpenSegment, Wr
 
 /// The first bytes of a segment: its header, and the catalog as it is now.
 fn head(log_id: [u8; 16], place: &Place) -> (Vec<u8>, u32, u32) {
-    let header = SegmentHeader {
-        log_id,
-        name: place.name,
-        created_ms: place.append_ms,
-    };
+    let header = SegmentHeader { log_id, name: place.name, created_ms: place.append_ms };
     let (mut out, salt) = header.encode();
     let mut frame = vec![0; FRAME_HEADER_BYTES];
-    place
-        .catalog
-        .iter()
-        .for_each(|entry| entry.encode(&mut frame));
+    place.catalog.iter().for_each(|entry| entry.encode(&mut frame));
     let header = FrameHeader {
         kind: FrameKind::Catalog,
         body_bytes: (frame.len() - FRAME_HEADER_BYTES) as u32,

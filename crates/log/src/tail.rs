@@ -25,20 +25,12 @@ struct TailFrame {
 
 impl Tail {
     pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self {
-            frames: VecDeque::new(),
-            bytes: 0,
-            bytes_max,
-        }
+        Self { frames: VecDeque::new(), bytes: 0, bytes_max }
     }
 
     pub(crate) fn push(&mut self, segment: SegmentName, position: u32, bytes: Bytes) {
         self.bytes += bytes.len();
-        self.frames.push_back(TailFrame {
-            segment,
-            position,
-            bytes,
-        });
+        self.frames.push_back(TailFrame { segment, position, bytes });
         while self.bytes > self.bytes_max {
             let Some(oldest) = self.frames.pop_front() else {
                 break;

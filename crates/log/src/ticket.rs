@@ -27,19 +27,13 @@ enum Slot<T> {
 
 impl<T> Ticket<T> {
     pub(crate) fn new() -> (Self, Answer<T>) {
-        let desk = Arc::new(Desk {
-            slot: Mutex::new(Slot::Waiting(None)),
-            ready: Condvar::new(),
-        });
+        let desk = Arc::new(Desk { slot: Mutex::new(Slot::Waiting(None)), ready: Condvar::new() });
         (Self(Arc::clone(&desk)), Answer(desk))
     }
 
     /// A ticket that is answered already.
     pub(crate) fn answered(value: T) -> Self {
-        Self(Arc::new(Desk {
-            slot: Mutex::new(Slot::Ready(value)),
-            ready: Condvar::new(),
-        }))
+        Self(Arc::new(Desk { slot: Mutex::new(Slot::Ready(value)), ready: Condvar::new() }))
     }
 
     /// The answer, if it is there.
@@ -56,11 +50,7 @@ impl<T> Ticket<T> {
             if let Some(value) = slot.take() {
                 return value;
             }
-            slot = self
-                .0
-                .ready
-                .wait(slot)
-                .unwrap_or_else(PoisonError::into_inner);
+            slot = self.0.ready.wait(slot).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

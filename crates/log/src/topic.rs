@@ -55,11 +55,7 @@ pub struct Compaction {
 impl TopicDefinition {
     /// A topic of one partition that keeps everything.
     pub fn new(topic: Topic) -> Self {
-        Self {
-            topic,
-            partitions: PartitionCount::ONE,
-            cleaning: Cleaning::default(),
-        }
+        Self { topic, partitions: PartitionCount::ONE, cleaning: Cleaning::default() }
     }
 
     /// With so many partitions.

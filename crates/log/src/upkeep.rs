@@ -85,10 +85,8 @@ pub(crate) fn index_sealed(engine: &Engine) -> Result<(), ReadError> {
 
 fn next_unindexed(engine: &Engine) -> Option<Arc<Segment>> {
     let state = engine.read();
-    let unindexed = state
-        .sealed
-        .iter()
-        .find(|segment| matches!(segment.index, SegmentIndex::Memory(_)));
+    let unindexed =
+        state.sealed.iter().find(|segment| matches!(segment.index, SegmentIndex::Memory(_)));
     unindexed.cloned()
 }
 

@@ -80,14 +80,7 @@ impl Writer {
             (state.next_seq, state.last_append_ms)
         };
         let synced_to = segment.position;
-        Self {
-            engine,
-            segment,
-            next_seq,
-            synced_to,
-            last_append_ms,
-            failed: None,
-        }
+        Self { engine, segment, next_seq, synced_to, last_append_ms, failed: None }
     }
 
     /// Serves requests in order; appends that follow each other share a frame.
@@ -133,11 +126,7 @@ impl Writer {
             self.write_events(batches, &fresh, system)
                 .and_then(|placed| self.finish_events(placed, next_seq, durability))
         };
-        answer_all(
-            waiting,
-            result.map_err(|error| self.note(error)),
-            appended_at,
-        );
+        answer_all(waiting, result.map_err(|error| self.note(error)), appended_at);
     }
 
     /// A duplicate of an event that is only written so far must not be called synced.
@@ -186,9 +175,7 @@ impl Writer {
     /// Puts headers on the new records. The bytes of a lone batch stay where they are.
     fn gather(&self, mut batches: Vec<Batch>, fresh: &[Fresh]) -> (Vec<u8>, Vec<Indexed>) {
         let alone = batches.len() == 1
-            && batches
-                .first()
-                .is_some_and(|batch| batch.entries.len() == fresh.len());
+            && batches.first().is_some_and(|batch| batch.entries.len() == fresh.len());
         let mut bytes = match batches.first_mut() {
             Some(batch) if alone => mem::take(&mut batch.bytes),
             _ => {
@@ -254,17 +241,11 @@ impl Writer {
         let position = position as u32;
         state.active.first_ms.get_or_insert(append_ms);
         state.active.end_position = self.segment.position;
-        state.active.index.add_frame(FrameSample {
-            seq: first_seq,
-            append_ms,
-            position,
-        });
+        state.active.index.add_frame(FrameSample { seq: first_seq, append_ms, position });
         state.active.index.add(&indexed);
         state.tail.push(self.segment.name, position, bytes);
         for event in &indexed {
-            state
-                .catalog
-                .advance(event.lane, event.offset + 1, event.id);
+            state.catalog.advance(event.lane, event.offset + 1, event.id);
         }
         Ok(())
     }
@@ -273,10 +254,7 @@ impl Writer {
     fn write(&mut self, pending: Pending) -> Result<Bytes, WriteError> {
         let Pending { mut bytes, header } = pending;
         let crc = header.seal(self.segment.salt, &mut bytes);
-        self.segment
-            .file
-            .write_at(&bytes, self.segment.position)
-            .map_err(WriteError::of_write)?;
+        self.segment.file.write_at(&bytes, self.segment.position).map_err(WriteError::of_write)?;
         self.segment.position += bytes.len() as u64;
         self.segment.chain = crc;
         Ok(bytes.into())
@@ -312,10 +290,7 @@ impl Writer {
     /// Seals the segment and goes on in a new one that has room for `bytes`.
     fn roll(&mut self, bytes: u64) -> Result<(), WriteError> {
         let engine = Arc::clone(&self.engine);
-        let name = SegmentName {
-            base: self.next_seq,
-            generation: 0,
-        };
+        let name = SegmentName { base: self.next_seq, generation: 0 };
         if name.base == self.segment.name.base {
             return self.replace_empty(bytes);
         }
@@ -380,10 +355,7 @@ impl Writer {
 
     fn seal(&mut self) -> Result<(), WriteError> {
         let header = self.empty_frame(FrameKind::Seal);
-        self.write(Pending {
-            bytes: vec![0; FRAME_HEADER_BYTES],
-            header,
-        })?;
+        self.write(Pending { bytes: vec![0; FRAME_HEADER_BYTES], header })?;
         #[cfg(feature = "planted-bugs")]
         if crate::planted::roll_without_sync(&self.engine.site.options) {
             return Ok(());
@@ -410,8 +382,7 @@ impl Writer {
             return;
         }
         let mut bytes = vec![0; FRAME_HEADER_BYTES];
-        self.empty_frame(FrameKind::Mark)
-            .seal(self.segment.salt, &mut bytes);
+        self.empty_frame(FrameKind::Mark).seal(self.segment.salt, &mut bytes);
         if self.segment.position + bytes.len() as u64 <= self.segment.capacity {
             let written = self.segment.file.write_at(&bytes, self.segment.position);
             drop(written);
@@ -493,14 +464,7 @@ impl Writer {
         };
         let definition = definition.clone();
         let system = definition.topic.is_system();
-        self.change(
-            &[CatalogEntry::Topic {
-                id,
-                definition,
-                greatest_id,
-            }],
-            system,
-        )?;
+        self.change(&[CatalogEntry::Topic { id, definition, greatest_id }], system)?;
         Ok(id)
     }
 
@@ -538,20 +502,15 @@ type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
 
 /// Answers those who did not ask for a write; gives back the others.
 fn answer_unwritten(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
-    let (unwritten, rest): (Vec<_>, Vec<_>) = waiting
-        .into_iter()
-        .partition(|(_, wanted, _)| *wanted == Durability::None);
+    let (unwritten, rest): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|(_, wanted, _)| *wanted == Durability::None);
     answer_all(unwritten, Ok(()), appended_at);
     rest
 }
 
 fn answer_all(waiting: Vec<Waiting>, result: Result<(), AppendError>, appended_at: Timestamp) {
     for (receipts, durability, answer) in waiting {
-        answer.give(result.clone().map(|()| Appended {
-            receipts,
-            appended_at,
-            durability,
-        }));
+        answer.give(result.clone().map(|()| Appended { receipts, appended_at, durability }));
     }
 }
 

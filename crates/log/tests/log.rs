@@ -39,41 +39,23 @@ fn define(log: &Log, name: &str, partitions: u32) -> TopicId {
 
 fn event(name: &str, key: &str, payload: &str) -> NewEvent {
     let payload = Payload::parse(payload.to_owned()).unwrap();
-    let event = NewEvent::new(
-        EventId::generate(),
-        Timestamp::from_millis(1),
-        topic(name),
-        payload,
-    );
+    let event = NewEvent::new(EventId::generate(), Timestamp::from_millis(1), topic(name), payload);
     event.with_key(Key::new(key).unwrap())
 }
 
 fn append(log: &Log, events: Vec<NewEvent>) -> promethean_log::Appended {
-    log.append(&Append {
-        events,
-        ..Append::default()
-    })
-    .wait()
-    .unwrap()
+    log.append(&Append { events, ..Append::default() }).wait().unwrap()
 }
 
 fn lane(topic: TopicId, partition: u32) -> Lane {
-    Lane {
-        topic,
-        partition: promethean_event::Partition::new(partition),
-    }
+    Lane { topic, partition: promethean_event::Partition::new(partition) }
 }
 
 fn read_all(log: &Log, lane: Lane) -> Vec<Record> {
     let mut reader = log.read(lane, Offset::ZERO).unwrap();
     let mut all = Vec::new();
     loop {
-        let page = reader
-            .next_page(PageLimit {
-                events: 37,
-                bytes: 1 << 20,
-            })
-            .unwrap();
+        let page = reader.next_page(PageLimit { events: 37, bytes: 1 << 20 }).unwrap();
         assert_eq!(page.gaps, []);
         if page.records.is_empty() {
             return all;
@@ -103,18 +85,12 @@ fn everything_is_found_again_also_after_reopening() {
     let events = fill(&log, 1000);
     for round in 0..4 {
         let of = |name: &str| -> Vec<_> {
-            events
-                .iter()
-                .filter(|event| event.topic.as_str() == name)
-                .cloned()
-                .collect()
+            events.iter().filter(|event| event.topic.as_str() == name).cloned().collect()
         };
         for (id, name) in [(a, "a"), (b, "b")] {
             let records = read_all(&log, lane(id, 0));
-            let stored: Vec<_> = records
-                .iter()
-                .map(|record| record.to_event(&topic(name)).unwrap())
-                .collect();
+            let stored: Vec<_> =
+                records.iter().map(|record| record.to_event(&topic(name)).unwrap()).collect();
             let expected: Vec<_> = (0..)
                 .zip(of(name))
                 .map(|(offset, event)| {
@@ -156,22 +132,15 @@ fn check_lookups(log: &Log, events: &[NewEvent], [a, b]: [TopicId; 2]) {
     for event in events {
         let found = log.find(id_of(event), &event.id).unwrap().unwrap();
         assert_eq!(found.payload(), event.payload);
-        latest.insert(
-            (event.topic.clone(), event.key.clone().unwrap()),
-            event.clone(),
-        );
+        latest.insert((event.topic.clone(), event.key.clone().unwrap()), event.clone());
     }
     assert!(log.find(a, &EventId::generate()).unwrap().is_none());
     assert!(log.find(a, &EventId::derived("x", b"y")).unwrap().is_none());
     for ((topic, key), event) in &latest {
         let id = id_of(event);
         assert_eq!(log.latest(id, key).unwrap().unwrap().id(), event.id);
-        let history: Vec<_> = log
-            .history(id, key, usize::MAX)
-            .unwrap()
-            .iter()
-            .map(Record::id)
-            .collect();
+        let history: Vec<_> =
+            log.history(id, key, usize::MAX).unwrap().iter().map(Record::id).collect();
         let expected: Vec<_> = events
             .iter()
             .rev()
@@ -197,37 +166,21 @@ fn check_lookups(log: &Log, events: &[NewEvent], [a, b]: [TopicId; 2]) {
             .collect();
         assert_eq!(found, expected, "keys with prefix {prefix:?}");
     }
-    let mut merged = log
-        .read_merged(log.lanes(&Pattern::new("*").unwrap()), Seq::new(500))
-        .unwrap();
+    let mut merged =
+        log.read_merged(log.lanes(&Pattern::new("*").unwrap()), Seq::new(500)).unwrap();
     let mut seqs = Vec::new();
     loop {
-        let page = merged
-            .next_page(PageLimit {
-                events: 100,
-                bytes: 1 << 20,
-            })
-            .unwrap();
+        let page = merged.next_page(PageLimit { events: 100, bytes: 1 << 20 }).unwrap();
         if page.records.is_empty() {
             break;
         }
         seqs.extend(page.records.iter().map(|record| record.seq().get()));
     }
     assert_eq!(seqs, (500..1000).collect::<Vec<_>>());
-    let page = log.page_before(
-        lane(a, 0),
-        Offset::new(300),
-        PageLimit {
-            events: 290,
-            bytes: 1 << 20,
-        },
-    );
-    let offsets: Vec<_> = page
-        .unwrap()
-        .records
-        .iter()
-        .map(|record| record.offset().get())
-        .collect();
+    let page =
+        log.page_before(lane(a, 0), Offset::new(300), PageLimit { events: 290, bytes: 1 << 20 });
+    let offsets: Vec<_> =
+        page.unwrap().records.iter().map(|record| record.offset().get()).collect();
     assert_eq!(offsets, (10..300).rev().collect::<Vec<_>>());
 }
 
@@ -243,16 +196,11 @@ fn offsets_at_a_time_agree_with_append_times() {
             log.settle().unwrap();
         }
         let records = read_all(&log, lane(a, 0));
-        let times: Vec<_> = records
-            .iter()
-            .map(|record| record.appended_at().millis())
-            .collect();
+        let times: Vec<_> = records.iter().map(|record| record.appended_at().millis()).collect();
         let (first, last) = (times[0], times[times.len() - 1]);
         for time in first.saturating_sub(2)..=last + 2 {
             let expected = times.partition_point(|&known| known < time) as u64;
-            let found = log
-                .offset_at(lane(a, 0), Timestamp::from_millis(time))
-                .unwrap();
+            let found = log.offset_at(lane(a, 0), Timestamp::from_millis(time)).unwrap();
             assert_eq!(found.get(), expected, "at {time}");
         }
     }
@@ -270,20 +218,8 @@ fn the_same_id_is_stored_once() {
     for _ in 0..2 {
         let other = event("a", "k", "2");
         let answer = append(&log, vec![other.clone(), again.clone(), other]).receipts;
-        assert_eq!(
-            answer[1],
-            promethean_log::Receipt {
-                duplicate: true,
-                ..receipt
-            }
-        );
-        assert_eq!(
-            answer[2],
-            promethean_log::Receipt {
-                duplicate: true,
-                ..answer[0]
-            }
-        );
+        assert_eq!(answer[1], promethean_log::Receipt { duplicate: true, ..receipt });
+        assert_eq!(answer[2], promethean_log::Receipt { duplicate: true, ..answer[0] });
         assert!(!answer[0].duplicate);
         fill_topic(&log, 300);
         log.settle().unwrap();
@@ -292,18 +228,9 @@ fn the_same_id_is_stored_once() {
     conflict.payload = Payload::null();
     let before = log.next_seq();
     let events = vec![event("a", "k", "3"), conflict];
-    let refused = log
-        .append(&Append {
-            events,
-            ..Append::default()
-        })
-        .wait();
+    let refused = log.append(&Append { events, ..Append::default() }).wait();
     assert!(matches!(refused, Err(AppendError::IdConflict { id, .. }) if id == first.id));
-    assert_eq!(
-        log.next_seq(),
-        before,
-        "a refused batch leaves nothing behind"
-    );
+    assert_eq!(log.next_seq(), before, "a refused batch leaves nothing behind");
 }
 
 fn fill_topic(log: &Log, count: usize) {
@@ -317,43 +244,25 @@ fn expectations_and_unknown_topics_refuse_the_whole_batch() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     let a = define(&log, "a", 1);
-    let expect = |next| {
-        vec![Expectation {
-            lane: lane(a, 0),
-            next: Offset::new(next),
-        }]
-    };
+    let expect = |next| vec![Expectation { lane: lane(a, 0), next: Offset::new(next) }];
     let events = vec![event("a", "k", "1")];
     let try_with = |next| {
-        log.append(&Append {
-            events: events.clone(),
-            expect: expect(next),
-            ..Append::default()
-        })
-        .wait()
+        log.append(&Append { events: events.clone(), expect: expect(next), ..Append::default() })
+            .wait()
     };
     assert!(
         matches!(try_with(1), Err(AppendError::OffsetMismatch { actual, .. }) if actual == Offset::ZERO)
     );
     assert!(try_with(0).is_ok());
     assert!(try_with(0).is_err());
-    let unknown = log.append(&Append {
-        events: vec![event("x", "k", "1")],
-        ..Append::default()
-    });
+    let unknown = log.append(&Append { events: vec![event("x", "k", "1")], ..Append::default() });
     assert!(matches!(unknown.wait(), Err(AppendError::UnknownTopic(_))));
-    assert!(matches!(
-        log.append(&Append::default()).wait(),
-        Err(AppendError::Empty)
-    ));
+    assert!(matches!(log.append(&Append::default()).wait(), Err(AppendError::Empty)));
     assert!(matches!(
         log.read(lane(a, 0), Offset::new(2)),
         Err(ReadError::BeyondEnd { next, .. }) if next == Offset::new(1)
     ));
-    assert!(matches!(
-        log.read(lane(a, 1), Offset::ZERO),
-        Err(ReadError::UnknownLane)
-    ));
+    assert!(matches!(log.read(lane(a, 1), Offset::ZERO), Err(ReadError::UnknownLane)));
 }
 
 #[test]
@@ -363,10 +272,7 @@ fn definitions_are_idempotent_and_partitions_fixed() {
     let a = define(&log, "a", 4);
     assert_eq!(define(&log, "a", 4), a);
     let other = TopicDefinition::new(topic("a"));
-    assert!(matches!(
-        log.define(other).wait(),
-        Err(AppendError::PartitionsFixed { has: 4, .. })
-    ));
+    assert!(matches!(log.define(other).wait(), Err(AppendError::PartitionsFixed { has: 4, .. })));
     append(&log, vec![event("a", "k", "1")]);
     log.remove(a).wait().unwrap();
     assert_eq!(log.topic_id(&topic("a")), None);
@@ -419,22 +325,12 @@ fn weaker_durability_is_named_in_the_answer() {
     define(&log, "a", 1);
     for durability in [Durability::None, Durability::Written, Durability::Synced] {
         let events = vec![event("a", "k", "1")];
-        let answer = log
-            .append(&Append {
-                events,
-                durability,
-                ..Append::default()
-            })
-            .wait();
+        let answer = log.append(&Append { events, durability, ..Append::default() }).wait();
         assert_eq!(answer.unwrap().durability, durability);
     }
     log.close();
     assert!(matches!(
-        log.append(&Append {
-            events: vec![event("a", "k", "1")],
-            ..Append::default()
-        })
-        .wait(),
+        log.append(&Append { events: vec![event("a", "k", "1")], ..Append::default() }).wait(),
         Err(AppendError::Closed)
     ));
     drop(log);

@@ -1,10 +1,6 @@
 //! Simulators as a command: as many crashes as one likes, each replayed by its seed.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command reports to its terminal"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command reports to its terminal")]
 
 use std::process::ExitCode;
 
@@ -61,10 +57,7 @@ fn log(arguments: &[String]) -> ExitCode {
             other => return usage(&format!("cannot read {other:?}")),
         }
     }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the speed of the simulator is real time"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the speed of the simulator is real time")]
     let started = std::time::Instant::now();
     let report = log_simulation::run(&options);
     let per_second = report.crashes as f64 / started.elapsed().as_secs_f64().max(1e-9);

@@ -95,15 +95,8 @@ pub fn corrupt(
 
 /// Where to hit: half of the hits land in the used part, before the zeroes at the end.
 fn position(bytes: &[u8], random: &mut Random) -> usize {
-    let used = bytes
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(bytes.len(), |last| last + 1);
-    if random.chance(800) {
-        random.index(used)
-    } else {
-        random.index(bytes.len())
-    }
+    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(bytes.len(), |last| last + 1);
+    if random.chance(800) { random.index(used) } else { random.index(bytes.len()) }
 }
 
 fn flip(bytes: &mut [u8], kind: CorruptionKind, random: &mut Random) -> String {

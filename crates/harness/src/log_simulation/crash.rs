@@ -24,12 +24,7 @@ pub struct CrashOptions {
 impl CrashOptions {
     /// So many crashes from `seed` on, up to the first violation.
     pub const fn new(crashes: u64, seed: u64) -> Self {
-        Self {
-            crashes,
-            seed,
-            planted: None,
-            violations_max: 1,
-        }
+        Self { crashes, seed, planted: None, violations_max: 1 }
     }
 }
 
@@ -45,10 +40,7 @@ pub struct Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seed, violation } = self;
-        write!(
-            f,
-            "{violation}; replay: prom-sim log --crashes 1 --seed {seed}"
-        )
+        write!(f, "{violation}; replay: prom-sim log --crashes 1 --seed {seed}")
     }
 }
 
@@ -112,19 +104,11 @@ fn session_of(seed: u64, planted: Option<PlantedBug>) -> (Session, Random) {
 
 fn lives(session: &mut Session, random: &mut Random) -> Result<(), Violation> {
     for _ in 0..random.between(1, 12) {
-        let kinds = [
-            FaultKind::Crash,
-            FaultKind::Crash,
-            FaultKind::Crash,
-            FaultKind::Crash,
-        ];
+        let kinds = [FaultKind::Crash, FaultKind::Crash, FaultKind::Crash, FaultKind::Crash];
         let kinds = [&kinds[..], &FaultKind::ALL].concat();
         let doubling = random.below(9);
         let at_call = random.between(1, 8 << doubling);
-        session.arm(Some(Fault {
-            at_call,
-            kind: *random.pick(&kinds),
-        }));
+        session.arm(Some(Fault { at_call, kind: *random.pick(&kinds) }));
         live(session, random.between(1, 50))?;
         session.crash(CrashStyle::random(random), random.next());
     }

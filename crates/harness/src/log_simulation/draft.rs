@@ -52,14 +52,7 @@ impl DraftSource {
     /// A source of small events.
     pub fn new(seed: u64) -> Self {
         let random = Random::new(seed);
-        Self {
-            random,
-            made: 0,
-            keys: 8,
-            payload_bytes_max: 120,
-            keyed: 700,
-            decorated: 100,
-        }
+        Self { random, made: 0, keys: 8, payload_bytes_max: 120, keyed: 700, decorated: 100 }
     }
 
     /// The next event for `destination`, stamped `ts`.
@@ -70,12 +63,8 @@ impl DraftSource {
         tail[..8].copy_from_slice(&self.random.next().to_be_bytes());
         let id = EventId::v7(ts, tail);
         let payload = self.payload(number);
-        let mut event = NewEvent::new(
-            id,
-            Timestamp::from_millis(ts),
-            destination.topic.clone(),
-            payload,
-        );
+        let mut event =
+            NewEvent::new(id, Timestamp::from_millis(ts), destination.topic.clone(), payload);
         if self.random.chance(self.keyed) {
             event.key = Some(self.key());
         }
@@ -106,17 +95,10 @@ impl DraftSource {
             1 => format!(r#"{{"_deleted":true,"n":{number}}}"#),
             _ => {
                 // Mostly short; sometimes as long as allowed, to fill segments at odd places.
-                let bound = if self.random.chance(100) {
-                    self.payload_bytes_max
-                } else {
-                    40
-                };
+                let bound = if self.random.chance(100) { self.payload_bytes_max } else { 40 };
                 let len = self.random.below(bound.min(self.payload_bytes_max) + 1) as usize;
                 let fill = char::from(b'a' + (number % 26) as u8);
-                format!(
-                    r#"{{"n":{number},"z":1.50,"t":"{}"}}"#,
-                    fill.to_string().repeat(len)
-                )
+                format!(r#"{{"n":{number},"z":1.50,"t":"{}"}}"#, fill.to_string().repeat(len))
             }
         };
         Payload::parse(text.into_bytes()).expect("the payload is JSON")
@@ -124,12 +106,8 @@ impl DraftSource {
 
     fn decorate(&mut self, event: &mut NewEvent) {
         let mut headers = Headers::new();
-        headers
-            .insert("x-source", "simulation")
-            .expect("the header is allowed");
-        headers
-            .insert("x-number", &self.made.to_string())
-            .expect("the header is allowed");
+        headers.insert("x-source", "simulation").expect("the header is allowed");
+        headers.insert("x-number", &self.made.to_string()).expect("the header is allowed");
         event.headers = headers;
         event.sid = Some(SessionId::from_bytes([self.made as u8; 16]));
         event.tags = vec![Tag::new(format!("tag{}", self.made % 5)).expect("the tag is allowed")];
@@ -139,31 +117,15 @@ impl DraftSource {
 
 impl Draft {
     fn new(event: NewEvent, destination: &Destination) -> Self {
-        let partition = destination
-            .partitions
-            .partition_of(event.key.as_ref(), &event.id);
+        let partition = destination.partitions.partition_of(event.key.as_ref(), &event.id);
         let digest = Digest::of(&event);
         let sized = event.payload.as_bytes().len()
             + event.key.as_ref().map_or(0, |key| key.as_str().len())
-            + event
-                .headers
-                .iter()
-                .map(|(name, value)| name.len() + value.len() + 8)
-                .sum::<usize>()
-            + event
-                .tags
-                .iter()
-                .map(|tag| tag.as_str().len() + 4)
-                .sum::<usize>()
+            + event.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum::<usize>()
+            + event.tags.iter().map(|tag| tag.as_str().len() + 4).sum::<usize>()
             + event.caused_by.len() * 16;
         let bytes_max = sized as u64 + 128;
-        Self {
-            event: Arc::new(event),
-            topic: destination.number,
-            partition,
-            digest,
-            bytes_max,
-        }
+        Self { event: Arc::new(event), topic: destination.number, partition, digest, bytes_max }
     }
 
     /// Whether it is a tombstone.
@@ -212,29 +174,8 @@ impl Digest {
 
     /// Of an event as the log gives it back.
     pub fn of_stored(event: Event) -> u64 {
-        let Event {
-            id,
-            sid,
-            ts,
-            topic,
-            key,
-            headers,
-            payload,
-            caused_by,
-            tags,
-            ..
-        } = event;
-        Self::of(&NewEvent {
-            id,
-            sid,
-            ts,
-            topic,
-            key,
-            headers,
-            payload,
-            caused_by,
-            tags,
-        })
+        let Event { id, sid, ts, topic, key, headers, payload, caused_by, tags, .. } = event;
+        Self::of(&NewEvent { id, sid, ts, topic, key, headers, payload, caused_by, tags })
     }
 
     /// Of a whole event.
@@ -251,10 +192,7 @@ impl Digest {
             digest = digest.number(2).part(sid.as_bytes());
         }
         for (name, value) in event.headers.iter() {
-            digest = digest
-                .number(3)
-                .part(name.as_bytes())
-                .part(value.as_bytes());
+            digest = digest.number(3).part(name.as_bytes()).part(value.as_bytes());
         }
         for id in &event.caused_by {
             digest = digest.number(4).part(id.as_bytes());
@@ -280,11 +218,7 @@ mod tests {
     fn drafts_differ_and_digests_see_every_part() {
         let topic: Topic = "orders.eu".parse().unwrap();
         let partitions = PartitionCount::new(3).unwrap();
-        let destination = Destination {
-            number: 0,
-            topic,
-            partitions,
-        };
+        let destination = Destination { number: 0, topic, partitions };
         let mut source = DraftSource::new(1);
         source.decorated = 1000;
         source.keyed = 1000;

@@ -82,10 +82,7 @@ pub(super) struct FaultPlan {
 
 impl FaultPlan {
     pub(super) fn arm(&mut self, fault: Option<Fault>) {
-        self.fault = fault.map(|fault| Fault {
-            at_call: self.calls + fault.at_call,
-            ..fault
-        });
+        self.fault = fault.map(|fault| Fault { at_call: self.calls + fault.at_call, ..fault });
         self.fired = None;
     }
 
@@ -118,10 +115,7 @@ mod tests {
     #[test]
     fn fires_once_at_the_call_it_can_hit() {
         let mut plan = FaultPlan::default();
-        plan.arm(Some(Fault {
-            at_call: 2,
-            kind: FaultKind::ShortWrite,
-        }));
+        plan.arm(Some(Fault { at_call: 2, kind: FaultKind::ShortWrite }));
         assert_eq!(plan.next(Call::Write), None);
         assert_eq!(plan.next(Call::Read), None);
         assert_eq!(plan.next(Call::Write), Some(FaultKind::ShortWrite));
@@ -132,10 +126,7 @@ mod tests {
     #[test]
     fn a_crash_stays() {
         let mut plan = FaultPlan::default();
-        plan.arm(Some(Fault {
-            at_call: 1,
-            kind: FaultKind::Crash,
-        }));
+        plan.arm(Some(Fault { at_call: 1, kind: FaultKind::Crash }));
         assert_eq!(plan.next(Call::Len), Some(FaultKind::Crash));
         assert_eq!(plan.next(Call::Read), Some(FaultKind::Crash));
         assert_eq!(plan.calls, 1);

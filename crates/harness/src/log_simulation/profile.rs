@@ -166,126 +166,36 @@ impl Profile {
 
     /// The scripted workloads: each puts its weight on one part of the log.
     pub fn scripts() -> Vec<Self> {
-        let read_often = Steps {
-            read: 20,
-            look_up: 20,
-            ..PLAIN.steps
-        };
-        let restart_often = Steps {
-            restart: 10,
-            ..PLAIN.steps
-        };
-        let clean_often = Steps {
-            maintain: 30,
-            clock: 15,
-            ..PLAIN.steps
-        };
+        let read_often = Steps { read: 20, look_up: 20, ..PLAIN.steps };
+        let restart_often = Steps { restart: 10, ..PLAIN.steps };
+        let clean_often = Steps { maintain: 30, clock: 15, ..PLAIN.steps };
         let script = |name| Self { name, ..PLAIN };
-        let cleaned = |name, cleaning| Self {
-            cleaning,
-            steps: clean_often,
-            ..script(name)
-        };
+        let cleaned = |name, cleaning| Self { cleaning, steps: clean_often, ..script(name) };
         vec![
             script("plain"),
-            Self {
-                batch_events_max: 1,
-                waiting_max: 1,
-                ..script("single events")
-            },
-            Self {
-                batch_events_max: 40,
-                payload_bytes_max: 60,
-                ..script("large batches")
-            },
-            Self {
-                payload_bytes_max: 3500,
-                ..script("large events")
-            },
-            Self {
-                waiting_max: 12,
-                ..script("many publishers")
-            },
-            Self {
-                topics: 8,
-                partitions_max: 4,
-                ..script("many topics")
-            },
-            Self {
-                spare_segments: 0,
-                ..script("no spare segments")
-            },
-            Self {
-                spare_segments: 3,
-                segment_bytes_max: 4096,
-                ..script("many spare segments")
-            },
-            Self {
-                tail_bytes: 0,
-                steps: read_often,
-                ..script("no memory tail")
-            },
-            Self {
-                tail_bytes: 1 << 20,
-                steps: read_often,
-                ..script("all in memory")
-            },
-            Self {
-                filter_bytes: 0,
-                duplicates: 200,
-                ..script("no filters")
-            },
-            Self {
-                duplicates: 300,
-                conflicts: 100,
-                ..script("duplicates")
-            },
-            Self {
-                expectations: 500,
-                ..script("expected offsets")
-            },
-            Self {
-                strengths: [0, 1, 1],
-                ..script("written and synced")
-            },
-            Self {
-                strengths: [1, 1, 1],
-                ..script("every durability")
-            },
-            Self {
-                strengths: [0, 1, 0],
-                ..script("written only")
-            },
-            Self {
-                steps: restart_often,
-                ..script("restarts")
-            },
-            Self {
-                clock_ms_max: 5000,
-                clock_back: 300,
-                ..script("clock jumps")
-            },
+            Self { batch_events_max: 1, waiting_max: 1, ..script("single events") },
+            Self { batch_events_max: 40, payload_bytes_max: 60, ..script("large batches") },
+            Self { payload_bytes_max: 3500, ..script("large events") },
+            Self { waiting_max: 12, ..script("many publishers") },
+            Self { topics: 8, partitions_max: 4, ..script("many topics") },
+            Self { spare_segments: 0, ..script("no spare segments") },
+            Self { spare_segments: 3, segment_bytes_max: 4096, ..script("many spare segments") },
+            Self { tail_bytes: 0, steps: read_often, ..script("no memory tail") },
+            Self { tail_bytes: 1 << 20, steps: read_often, ..script("all in memory") },
+            Self { filter_bytes: 0, duplicates: 200, ..script("no filters") },
+            Self { duplicates: 300, conflicts: 100, ..script("duplicates") },
+            Self { expectations: 500, ..script("expected offsets") },
+            Self { strengths: [0, 1, 1], ..script("written and synced") },
+            Self { strengths: [1, 1, 1], ..script("every durability") },
+            Self { strengths: [0, 1, 0], ..script("written only") },
+            Self { steps: restart_often, ..script("restarts") },
+            Self { clock_ms_max: 5000, clock_back: 300, ..script("clock jumps") },
             cleaned("retention by age", CleaningStyle::Age),
             cleaned("retention by bytes", CleaningStyle::Bytes),
-            Self {
-                keys: 2,
-                keyed: 1000,
-                ..cleaned("compaction", CleaningStyle::Compact)
-            },
-            Self {
-                strengths: [1, 1, 1],
-                ..cleaned("compaction unsynced", CleaningStyle::Compact)
-            },
-            Self {
-                topics: 5,
-                steps: restart_often,
-                ..cleaned("every rule", CleaningStyle::Mixed)
-            },
-            Self {
-                write_back: 500,
-                strengths: [0, 1, 1],
-                ..script("early write-back")
-            },
+            Self { keys: 2, keyed: 1000, ..cleaned("compaction", CleaningStyle::Compact) },
+            Self { strengths: [1, 1, 1], ..cleaned("compaction unsynced", CleaningStyle::Compact) },
+            Self { topics: 5, steps: restart_often, ..cleaned("every rule", CleaningStyle::Mixed) },
+            Self { write_back: 500, strengths: [0, 1, 1], ..script("early write-back") },
         ]
     }
 

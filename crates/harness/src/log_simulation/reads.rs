@@ -32,11 +32,7 @@ impl Session {
     }
 
     fn running(&self) -> Running {
-        if self.disk.is_off() {
-            Running::No
-        } else {
-            Running::Yes
-        }
+        if self.disk.is_off() { Running::No } else { Running::Yes }
     }
 
     fn any_lane(&mut self) -> Option<LaneKey> {
@@ -72,10 +68,7 @@ impl Session {
             Seen::Gap(_) => None,
         });
         let mut expected = self.kept(key).filter(|(offset, _)| *offset >= from);
-        if seen.clone().eq(expected
-            .by_ref()
-            .map(|(offset, event)| (offset, event.draft.digest)))
-        {
+        if seen.clone().eq(expected.by_ref().map(|(offset, event)| (offset, event.draft.digest))) {
             return Ok(());
         }
         let offsets: Vec<_> = seen.map(|(offset, _)| offset).collect();
@@ -88,10 +81,7 @@ impl Session {
         let Some(found) = self.readable(log.page_before(key, before, page))? else {
             return Ok(());
         };
-        let mut expected: Vec<_> = self
-            .kept(key)
-            .filter(|(offset, _)| *offset < before)
-            .collect();
+        let mut expected: Vec<_> = self.kept(key).filter(|(offset, _)| *offset < before).collect();
         let skip = expected.len().saturating_sub(page);
         expected.drain(..skip);
         self.same(key, &found, &expected, &format!("page before {before}"))
@@ -100,19 +90,10 @@ impl Session {
     fn read_merged(&mut self, page: usize) -> Result<(), Violation> {
         let Some(log) = &self.log else { return Ok(()) };
         let topics = 0..self.destinations.len();
-        let topics: Vec<_> = topics
-            .filter(|&topic| log.knows(topic) && self.random.chance(700))
-            .collect();
-        let seqs: Vec<_> = self
-            .model
-            .order()
-            .iter()
-            .filter_map(|place| self.seq(*place))
-            .collect();
-        let from = seqs
-            .get(self.random.index(seqs.len() * 2))
-            .copied()
-            .unwrap_or(0);
+        let topics: Vec<_> =
+            topics.filter(|&topic| log.knows(topic) && self.random.chance(700)).collect();
+        let seqs: Vec<_> = self.model.order().iter().filter_map(|place| self.seq(*place)).collect();
+        let from = seqs.get(self.random.index(seqs.len() * 2)).copied().unwrap_or(0);
         let Some(found) = self.readable(log.read_merged(&topics, from, page))? else {
             return Ok(());
         };
@@ -121,18 +102,11 @@ impl Session {
             topics.contains(&key.topic) && !event.removed && event.seq.is_none_or(|seq| seq >= from)
         });
         let expected: Vec<_> = expected.copied().collect();
-        let found: Vec<_> = found
-            .iter()
-            .map(|(key, event)| (*key, event.offset))
-            .collect();
+        let found: Vec<_> = found.iter().map(|(key, event)| (*key, event.offset)).collect();
         if found == expected {
             return Ok(());
         }
-        let at = found
-            .iter()
-            .zip(&expected)
-            .take_while(|(one, other)| one == other)
-            .count();
+        let at = found.iter().zip(&expected).take_while(|(one, other)| one == other).count();
         let detail = format!(
             "topics {topics:?} from seq {from} in pages of {page}: event {at} is {:?}, not {:?}; {} \
              instead of {} events",
@@ -151,8 +125,7 @@ impl Session {
     /// Events of a lane that the cleaner has left.
     fn kept(&self, key: LaneKey) -> impl Iterator<Item = (u64, &StoredEvent)> {
         let lane = self.model.lane(key).iter().enumerate();
-        lane.filter(|(_, event)| !event.removed)
-            .map(|(offset, event)| (offset as u64, event))
+        lane.filter(|(_, event)| !event.removed).map(|(offset, event)| (offset as u64, event))
     }
 
     /// One look-up, compared with the model.
@@ -160,10 +133,7 @@ impl Session {
         self.tally.look_ups += 1;
         match self.random.below(4) {
             0 => {
-                let draft = self
-                    .submitted
-                    .get(self.random.index(self.submitted.len()))
-                    .cloned();
+                let draft = self.submitted.get(self.random.index(self.submitted.len())).cloned();
                 if let Some(draft) = draft {
                     self.check_id(draft.topic, draft.event.id)?;
                 }
@@ -191,19 +161,13 @@ impl Session {
 
     /// Every id, every key and some times, compared with the model.
     pub fn look_up_all(&mut self) -> Result<(), Violation> {
-        let drafts: Vec<_> = self
-            .submitted
-            .iter()
-            .map(|draft| (draft.topic, draft.event.id))
-            .collect();
+        let drafts: Vec<_> =
+            self.submitted.iter().map(|draft| (draft.topic, draft.event.id)).collect();
         for (topic, id) in drafts {
             self.check_id(topic, id)?;
         }
-        let mut keys: Vec<Key> = self
-            .submitted
-            .iter()
-            .filter_map(|draft| draft.event.key.clone())
-            .collect();
+        let mut keys: Vec<Key> =
+            self.submitted.iter().filter_map(|draft| draft.event.key.clone()).collect();
         keys.sort();
         keys.dedup();
         for topic in 0..self.destinations.len() {
@@ -234,10 +198,9 @@ impl Session {
 
     fn check_key(&self, topic: usize, key: &Key) -> Result<(), Violation> {
         let Some(log) = &self.log else { return Ok(()) };
-        let (Some(latest), Some(history)) = (
-            self.readable(log.latest(topic, key))?,
-            self.readable(log.history(topic, key))?,
-        ) else {
+        let (Some(latest), Some(history)) =
+            (self.readable(log.latest(topic, key))?, self.readable(log.history(topic, key))?)
+        else {
             return Ok(());
         };
         let partitions = self.destinations[topic].partitions;
@@ -249,15 +212,8 @@ impl Session {
             .filter(|(_, event)| event.draft.event.key.as_ref() == Some(key))
             .collect();
         self.same(lane, &history, &expected, &format!("history of {key}"))?;
-        let newest = expected
-            .get(expected.len().saturating_sub(1)..)
-            .unwrap_or_default();
-        self.same(
-            lane,
-            &Vec::from_iter(latest),
-            newest,
-            &format!("latest of {key}"),
-        )
+        let newest = expected.get(expected.len().saturating_sub(1)..).unwrap_or_default();
+        self.same(lane, &Vec::from_iter(latest), newest, &format!("latest of {key}"))
     }
 
     fn check_keys(&self, topic: usize, prefix: &str) -> Result<(), Violation> {
@@ -275,10 +231,7 @@ impl Session {
                 }
             }
         }
-        let mut places: Vec<_> = found
-            .iter()
-            .map(|(key, event)| (*key, event.offset))
-            .collect();
+        let mut places: Vec<_> = found.iter().map(|(key, event)| (*key, event.offset)).collect();
         let mut expected: Vec<_> = expected.into_values().collect();
         places.sort_unstable();
         expected.sort_unstable();
@@ -296,10 +249,7 @@ impl Session {
         };
         let early = |event: &StoredEvent| event.appended_ms.is_some_and(|ms| ms < time);
         let lane = self.model.lane(key);
-        let first = lane
-            .iter()
-            .position(|event| !early(event))
-            .unwrap_or(lane.len()) as u64;
+        let first = lane.iter().position(|event| !early(event)).unwrap_or(lane.len()) as u64;
         let first_kept = self.kept(key).find(|(_, event)| !early(event));
         let last = first_kept.map_or(lane.len() as u64, |(offset, _)| offset);
         if !(first..=last).contains(&offset) {
@@ -317,11 +267,7 @@ impl Session {
         what: &str,
     ) -> Result<(), Violation> {
         let right = |((key, seen), (offset, event)): (&Found, &(u64, &StoredEvent))| {
-            let SeenEvent {
-                offset: seen_offset,
-                digest,
-                ..
-            } = *seen;
+            let SeenEvent { offset: seen_offset, digest, .. } = *seen;
             *key == lane && seen_offset == *offset && digest == event.draft.digest
         };
         if found.len() == expected.len() && found.iter().zip(expected).all(right) {

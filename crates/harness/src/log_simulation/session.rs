@@ -98,14 +98,11 @@ impl Session {
     pub fn new(profile: Profile, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let definitions = profile.definitions(&mut random);
-        let destinations = definitions
-            .iter()
-            .enumerate()
-            .map(|(number, definition)| Destination {
-                number,
-                topic: definition.topic.clone(),
-                partitions: definition.partitions,
-            });
+        let destinations = definitions.iter().enumerate().map(|(number, definition)| Destination {
+            number,
+            topic: definition.topic.clone(),
+            partitions: definition.partitions,
+        });
         let destinations = destinations.collect();
         let disk = SimDisk::new(random.next());
         disk.set_write_back(profile.write_back);

@@ -20,9 +20,7 @@ impl Session {
             (steps.clock, Self::turn_clock),
             (steps.define, Self::define_any),
         ];
-        let mut draw = self
-            .random
-            .below(kinds.iter().map(|(weight, _)| weight).sum());
+        let mut draw = self.random.below(kinds.iter().map(|(weight, _)| weight).sum());
         for (weight, kind) in kinds {
             if draw < weight {
                 return kind(self);
@@ -98,10 +96,7 @@ impl Session {
         let mut drafts: Vec<Draft> = Vec::new();
         for _ in 0..count {
             let destination = self.random.pick(&self.destinations).clone();
-            let old = self
-                .submitted
-                .get(self.random.index(self.submitted.len()))
-                .cloned();
+            let old = self.submitted.get(self.random.index(self.submitted.len())).cloned();
             let draft = match old {
                 Some(old) if self.random.chance(self.profile.duplicates) => old,
                 Some(old) if self.random.chance(self.profile.conflicts) => {
@@ -123,26 +118,18 @@ impl Session {
         };
         let expect = self.expectation(&drafts);
         self.submitted.extend(drafts.iter().cloned());
-        Batch {
-            drafts,
-            strength,
-            expect,
-        }
+        Batch { drafts, strength, expect }
     }
 
     /// The right offset in most cases, a wrong one in some.
     fn expectation(&mut self, drafts: &[Draft]) -> Vec<(LaneKey, u64)> {
-        let fresh = drafts
-            .iter()
-            .all(|draft| self.model.find(draft.topic, &draft.event.id).is_none());
+        let fresh =
+            drafts.iter().all(|draft| self.model.find(draft.topic, &draft.event.id).is_none());
         if !fresh || !self.random.chance(self.profile.expectations) {
             return Vec::new();
         }
         let draft = &drafts[0];
-        let lane = LaneKey {
-            topic: draft.topic,
-            partition: draft.partition.get(),
-        };
+        let lane = LaneKey { topic: draft.topic, partition: draft.partition.get() };
         if self.log.as_ref().is_none_or(|log| !log.knows(lane.topic)) {
             return Vec::new();
         }
@@ -153,8 +140,7 @@ impl Session {
     /// Lets the writer take what waits, and compares its answers.
     pub(super) fn commit(&mut self) -> Result<Running, Violation> {
         if let Some(log) = &self.log {
-            self.disk
-                .note(|| format!("COMMIT {} requests", self.waiting.len()));
+            self.disk.note(|| format!("COMMIT {} requests", self.waiting.len()));
             let fired = self.disk.fired();
             log.commit_waiting();
             let running = self.settle()?;
@@ -195,11 +181,7 @@ impl Session {
             }
         }
         self.log = Some(log);
-        Ok(if self.poisoned || self.disk.is_off() {
-            Running::No
-        } else {
-            Running::Yes
-        })
+        Ok(if self.poisoned || self.disk.is_off() { Running::No } else { Running::Yes })
     }
 
     fn settle_define(&mut self, topic: usize, answer: Answer<()>) -> Result<(), Violation> {
@@ -233,11 +215,7 @@ impl Session {
     ) -> Result<(), Violation> {
         let expected = self.model.expect(batch);
         self.disk.note(|| {
-            let Batch {
-                drafts,
-                strength,
-                expect,
-            } = batch;
+            let Batch { drafts, strength, expect } = batch;
             let count = drafts.len();
             format!("APPEND {count} {strength:?} {expect:?}: {answer:?}, expected {expected:?}")
         });
@@ -251,10 +229,9 @@ impl Session {
             (Answer::Yes(receipts), Outcome::Stored(placed)) => {
                 self.accepted(batch, &receipts, &placed)
             }
-            (Answer::Yes(receipts), other) => Violation::err(
-                Broken::Accepted,
-                format!("{receipts:?} where {other:?} was due"),
-            ),
+            (Answer::Yes(receipts), other) => {
+                Violation::err(Broken::Accepted, format!("{receipts:?} where {other:?} was due"))
+            }
             (Answer::No(Refusal::IdConflict), Outcome::IdConflict)
             | (Answer::No(Refusal::OffsetMismatch), Outcome::OffsetMismatch) => {
                 self.tally.refused += 1;
@@ -269,10 +246,9 @@ impl Session {
                 }
                 self.refused(&refusal)
             }
-            (Answer::No(refusal), expected) => Violation::err(
-                Broken::Answer,
-                format!("{refusal:?} where {expected:?} was due"),
-            ),
+            (Answer::No(refusal), expected) => {
+                Violation::err(Broken::Answer, format!("{refusal:?} where {expected:?} was due"))
+            }
             (Answer::Silence, expected) => {
                 if let Outcome::Stored(placed) = expected {
                     self.model.commit(batch, &placed, false);
@@ -322,10 +298,7 @@ impl Session {
         if self.disk.is_off() {
             return Ok(());
         }
-        Violation::err(
-            Broken::Answer,
-            format!("the writer left a {what} without an answer"),
-        )
+        Violation::err(Broken::Answer, format!("the writer left a {what} without an answer"))
     }
 
     /// Upkeep: spare files and side files, or a round of the cleaner.
@@ -334,13 +307,8 @@ impl Session {
         let Some(log) = &self.log else {
             return Ok(Running::No);
         };
-        self.disk
-            .note(|| if cleaning { "CLEAN" } else { "MAINTAIN" }.to_owned());
-        let result = if cleaning {
-            log.clean()
-        } else {
-            log.maintain().map(|()| 0)
-        };
+        self.disk.note(|| if cleaning { "CLEAN" } else { "MAINTAIN" }.to_owned());
+        let result = if cleaning { log.clean() } else { log.maintain().map(|()| 0) };
         match result {
             Ok(rewritten) => self.tally.segments_cleaned += rewritten as u64,
             Err(_) if self.may_fail() || self.crowded => {}
@@ -351,10 +319,6 @@ impl Session {
         if self.disk.is_off() || self.poisoned {
             return Ok(Running::No);
         }
-        if cleaning {
-            self.verify()
-        } else {
-            Ok(Running::Yes)
-        }
+        if cleaning { self.verify() } else { Ok(Running::Yes) }
     }
 }

@@ -77,18 +77,8 @@ impl Subject {
         };
         let (log, report) = Log::open(Arc::new(session.disk.attach()), options)?;
         let destinations = session.destinations.clone();
-        let topics = destinations
-            .iter()
-            .map(|to| log.topic_id(&to.topic))
-            .collect();
-        Ok((
-            Self {
-                log,
-                destinations,
-                topics,
-            },
-            report,
-        ))
+        let topics = destinations.iter().map(|to| log.topic_id(&to.topic)).collect();
+        Ok((Self { log, destinations, topics }, report))
     }
 
     /// Whether the log has the topic.
@@ -107,22 +97,11 @@ impl Subject {
             Strength::Synced => Durability::Synced,
         };
         let expect = batch.expect.iter().filter_map(|&(key, next)| {
-            Some(Expectation {
-                lane: self.lane(key)?,
-                next: Offset::new(next),
-            })
+            Some(Expectation { lane: self.lane(key)?, next: Offset::new(next) })
         });
         let expect = expect.collect();
-        let events = batch
-            .drafts
-            .iter()
-            .map(|draft| (*draft.event).clone())
-            .collect();
-        self.log.append(&Append {
-            events,
-            durability,
-            expect,
-        })
+        let events = batch.drafts.iter().map(|draft| (*draft.event).clone()).collect();
+        self.log.append(&Append { events, durability, expect })
     }
 
     pub(super) fn commit_waiting(&self) {
@@ -136,9 +115,7 @@ impl Subject {
 
     /// One round of the cleaner.
     pub(super) fn clean(&self) -> Result<usize, String> {
-        self.log
-            .clean(&Holds::default())
-            .map_err(|error| error.to_string())
+        self.log.clean(&Holds::default()).map_err(|error| error.to_string())
     }
 
     pub(super) fn close(&self) {
@@ -178,19 +155,13 @@ impl Subject {
 
     fn lane(&self, key: LaneKey) -> Option<Lane> {
         let topic = self.topics[key.topic]?;
-        Some(Lane {
-            topic,
-            partition: promethean_event::Partition::new(key.partition),
-        })
+        Some(Lane { topic, partition: promethean_event::Partition::new(key.partition) })
     }
 
     fn key(&self, lane: Lane) -> LaneKey {
         // A topic that nobody has defined gets a number that no check will accept.
         let topic = self.topics.iter().position(|id| *id == Some(lane.topic));
-        LaneKey {
-            topic: topic.unwrap_or(usize::MAX),
-            partition: lane.partition.get(),
-        }
+        LaneKey { topic: topic.unwrap_or(usize::MAX), partition: lane.partition.get() }
     }
 
     fn seen(&self, record: &Record) -> Found {
@@ -220,10 +191,7 @@ impl Subject {
         let mut seen = SeenLog::new();
         for destination in &self.destinations {
             for partition in 0..destination.partitions.get() {
-                let key = LaneKey {
-                    topic: destination.number,
-                    partition,
-                };
+                let key = LaneKey { topic: destination.number, partition };
                 let Some((start, next)) = self.bounds(key) else {
                     continue;
                 };
@@ -286,10 +254,7 @@ impl Subject {
         let Some(topic) = self.topics[topic] else {
             return Ok(None);
         };
-        Ok(self
-            .log
-            .latest(topic, key)?
-            .map(|record| self.seen(&record)))
+        Ok(self.log.latest(topic, key)?.map(|record| self.seen(&record)))
     }
 
     /// The events of a key, oldest first.
@@ -298,11 +263,7 @@ impl Subject {
             return Ok(Vec::new());
         };
         let records = self.log.history(topic, key, usize::MAX)?;
-        Ok(records
-            .iter()
-            .rev()
-            .map(|record| self.seen(record))
-            .collect())
+        Ok(records.iter().rev().map(|record| self.seen(record)).collect())
     }
 
     /// The newest events of the keys with a prefix.
@@ -331,15 +292,8 @@ impl Subject {
         let Some(lane) = self.lane(key) else {
             return Ok(Vec::new());
         };
-        let page = self
-            .log
-            .page_before(lane, Offset::new(before), limit(page))?;
-        Ok(page
-            .records
-            .iter()
-            .rev()
-            .map(|record| self.seen(record))
-            .collect())
+        let page = self.log.page_before(lane, Offset::new(before), limit(page))?;
+        Ok(page.records.iter().rev().map(|record| self.seen(record)).collect())
     }
 
     /// Several topics from a seq on, in the order of appending.
@@ -369,18 +323,12 @@ impl Subject {
         let Some(lane) = self.lane(key) else {
             return Ok(0);
         };
-        Ok(self
-            .log
-            .offset_at(lane, Timestamp::from_millis(time))?
-            .get())
+        Ok(self.log.offset_at(lane, Timestamp::from_millis(time))?.get())
     }
 }
 
 fn limit(events: usize) -> PageLimit {
-    PageLimit {
-        events,
-        ..PageLimit::default()
-    }
+    PageLimit { events, ..PageLimit::default() }
 }
 
 fn seen_gap(gap: &promethean_log::Gap) -> SeenGap {
@@ -389,11 +337,7 @@ fn seen_gap(gap: &promethean_log::Gap) -> SeenGap {
         GapReason::Compacted => SeenReason::Compacted,
         _ => SeenReason::Corrupt,
     };
-    SeenGap {
-        from: gap.from.get(),
-        to: gap.to.get(),
-        reason,
-    }
+    SeenGap { from: gap.from.get(), to: gap.to.get(), reason }
 }
 
 fn refusal(error: AppendError) -> Refusal {

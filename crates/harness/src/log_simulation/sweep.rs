@@ -44,12 +44,7 @@ pub fn sweep(script: &Profile, steps: u64, stride: u64, report: &mut SweepReport
                 if !power_cut && kind == FaultKind::Crash {
                     continue;
                 }
-                let point = SweepPoint {
-                    script: script.name,
-                    at_call,
-                    kind,
-                    power_cut,
-                };
+                let point = SweepPoint { script: script.name, at_call, kind, power_cut };
                 run_point(script, steps, point, report);
             }
             at_call += stride;
@@ -58,10 +53,7 @@ pub fn sweep(script: &Profile, steps: u64, stride: u64, report: &mut SweepReport
 }
 
 fn session_of(script: &Profile) -> Session {
-    let seed = script
-        .name
-        .bytes()
-        .fold(7, |seed, byte| mixed(seed ^ u64::from(byte)));
+    let seed = script.name.bytes().fold(7, |seed, byte| mixed(seed ^ u64::from(byte)));
     Session::new(script.clone(), seed)
 }
 
@@ -82,10 +74,7 @@ fn calls_of(script: &Profile, steps: u64, report: &mut SweepReport) -> u64 {
 
 fn run_point(script: &Profile, steps: u64, point: SweepPoint, report: &mut SweepReport) {
     let mut session = session_of(script);
-    session.arm(Some(Fault {
-        at_call: point.at_call,
-        kind: point.kind,
-    }));
+    session.arm(Some(Fault { at_call: point.at_call, kind: point.kind }));
     let result = fail_and_recover(&mut session, steps, &point);
     if let Some(call) = session.last_hit {
         *report.hits.entry(call).or_default() += 1;

@@ -42,10 +42,7 @@ pub struct Violation {
 impl Violation {
     /// A violation as an error.
     pub fn err<T>(broken: Broken, detail: impl Into<String>) -> Result<T, Self> {
-        Err(Self {
-            broken,
-            detail: detail.into(),
-        })
+        Err(Self { broken, detail: detail.into() })
     }
 }
 

@@ -7,10 +7,7 @@ const CALLS: &[&str] = &["SystemTime::now", "Instant::now", "thread::sleep"];
 
 /// Where real time may be read: paths, `*` for one part, a `/` at the end for all below.
 const ALLOWED: &[(&str, &str)] = &[
-    (
-        "crates/*/src/clock.rs",
-        "the real implementation of a clock",
-    ),
+    ("crates/*/src/clock.rs", "the real implementation of a clock"),
     ("crates/*/benches/", "measures"),
     ("crates/harness/", "measures, and drives real processes"),
     ("crates/prom/src/command/bench/", "measures"),
@@ -53,10 +50,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        check(&SourceFile::example(path, text))
-            .iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&SourceFile::example(path, text)).iter().map(|finding| finding.line).collect()
     }
 
     #[test]
@@ -68,13 +62,7 @@ mod tests {
 
     #[test]
     fn comments_and_allowed_files_pass() {
-        assert!(
-            found(
-                "crates/log/src/writer.rs",
-                "// not Instant::now(): a clock\n"
-            )
-            .is_empty()
-        );
+        assert!(found("crates/log/src/writer.rs", "// not Instant::now(): a clock\n").is_empty());
         let text = "SystemTime::now()";
         assert!(found("crates/log/src/clock.rs", text).is_empty());
         assert!(found("crates/log/benches/deep/append.rs", text).is_empty());

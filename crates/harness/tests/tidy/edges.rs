@@ -11,11 +11,7 @@ struct Allowed {
 }
 
 const fn allowed(folder: &'static str, uses: &'static [&'static str]) -> Allowed {
-    Allowed {
-        folder,
-        uses,
-        uses_in_tests: &[],
-    }
+    Allowed { folder, uses, uses_in_tests: &[] }
 }
 
 /// In the order of `ARCHITECTURE.md`, which gives the reasons. Holds crates that do not exist yet.
@@ -26,54 +22,25 @@ const ALLOWED: &[Allowed] = &[
     allowed("delivery", &["event"]),
     allowed("client", &["event"]),
     allowed("promethean", &["event", "schema", "log", "delivery"]),
-    Allowed {
-        uses_in_tests: &["harness"],
-        ..allowed("mongo", &["event", "promethean"])
-    },
+    Allowed { uses_in_tests: &["harness"], ..allowed("mongo", &["event", "promethean"]) },
     Allowed {
         uses_in_tests: &["harness"],
         ..allowed("gateway", &["event", "schema", "promethean"])
     },
     allowed("harness", &["event", "log", "delivery", "promethean"]),
-    allowed(
-        "prom",
-        &[
-            "event",
-            "schema",
-            "log",
-            "client",
-            "promethean",
-            "gateway",
-            "mongo",
-        ],
-    ),
+    allowed("prom", &["event", "schema", "log", "client", "promethean", "gateway", "mongo"]),
 ];
 
 /// Crates of others that only some of ours may use, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     (
         "tokio",
-        &[
-            "promethean",
-            "gateway",
-            "client",
-            "mongo",
-            "prom",
-            "harness",
-        ],
+        &["promethean", "gateway", "client", "mongo", "prom", "harness"],
         "event, log, delivery and schema are synchronous: time and input are parameters.",
     ),
-    (
-        "anyhow",
-        &["prom"],
-        "Libraries name their errors by operation, with thiserror.",
-    ),
+    ("anyhow", &["prom"], "Libraries name their errors by operation, with thiserror."),
     ("axum", &["gateway"], "HTTP ends at the gateway."),
-    (
-        "mongodb",
-        &["mongo"],
-        "The driver costs more to build than all the rest.",
-    ),
+    ("mongodb", &["mongo"], "The driver costs more to build than all the rest."),
 ];
 
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
@@ -88,9 +55,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
              otherwise it is a module. Add it to tidy/edges.rs and ARCHITECTURE.md.",
         )];
     };
-    entries(file)
-        .filter_map(|entry| judge(file, allowed, &entry))
-        .collect()
+    entries(file).filter_map(|entry| judge(file, allowed, &entry)).collect()
 }
 
 fn by_folder(folder: &str) -> Option<&'static Allowed> {
@@ -113,21 +78,12 @@ fn judge(file: &SourceFile, allowed: &Allowed, entry: &Entry<'_>) -> Option<Find
             || in_tests && allowed.uses_in_tests.contains(&used.folder);
         return (!may).then(|| {
             let what = format!("`{folder}` may not use `{}`", used.folder);
-            file.finding(
-                entry.line,
-                what,
-                "See the allowed edges in ARCHITECTURE.md.",
-            )
+            file.finding(entry.line, what, "See the allowed edges in ARCHITECTURE.md.")
         });
     }
     let (_, users, reason) = RESERVED.iter().find(|(reserved, ..)| *reserved == name)?;
-    (!in_tests && !users.contains(&folder)).then(|| {
-        file.finding(
-            entry.line,
-            format!("`{folder}` may not use `{name}`"),
-            reason,
-        )
-    })
+    (!in_tests && !users.contains(&folder))
+        .then(|| file.finding(entry.line, format!("`{folder}` may not use `{name}`"), reason))
 }
 
 /// The package that an entry depends on, and whether only tests do.
@@ -156,10 +112,7 @@ mod tests {
 
     fn found(folder: &str, text: &str) -> Vec<String> {
         let file = SourceFile::example(&format!("crates/{folder}/Cargo.toml"), text);
-        check(&file)
-            .iter()
-            .map(|finding| format!("{}: {}", finding.line, finding.what))
-            .collect()
+        check(&file).iter().map(|finding| format!("{}: {}", finding.line, finding.what)).collect()
     }
 
     #[test]
@@ -175,11 +128,7 @@ mod tests {
             "[dependencies.promethean-delivery]\nworkspace = true\n",
             "[dependencies.groups]\npackage = \"promethean-delivery\"\n",
         ] {
-            assert_eq!(
-                found("log", text),
-                ["2: `log` may not use `delivery`"],
-                "{text}"
-            );
+            assert_eq!(found("log", text), ["2: `log` may not use `delivery`"], "{text}");
         }
     }
 
@@ -199,10 +148,7 @@ mod tests {
         assert_eq!(found("log", text), ["2: `log` may not use `tokio`"]);
         assert!(found("promethean", text).is_empty());
         assert!(found("log", &text.replace("[dep", "[dev-dep")).is_empty());
-        assert_eq!(
-            found("event", "[dependencies]\nanyhow.workspace = true\n").len(),
-            1
-        );
+        assert_eq!(found("event", "[dependencies]\nanyhow.workspace = true\n").len(), 1);
     }
 
     #[test]

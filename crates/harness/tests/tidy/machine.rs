@@ -34,10 +34,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
                 "Write it relative to the repository, or take it as a parameter.",
             ));
         }
-        for registry in REGISTRIES
-            .iter()
-            .filter(|registry| line.contains(**registry))
-        {
+        for registry in REGISTRIES.iter().filter(|registry| line.contains(**registry)) {
             findings.push(file.finding(
                 number,
                 format!("`{registry}` says where packages come from"),
@@ -69,10 +66,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        check(&SourceFile::example(path, text))
-            .iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&SourceFile::example(path, text)).iter().map(|finding| finding.line).collect()
     }
 
     #[test]

@@ -43,12 +43,7 @@ pub(super) fn entries(file: &SourceFile) -> impl Iterator<Item = Entry<'_>> {
             return None;
         }
         let (key, value) = text.split_once('=')?;
-        Some(Entry {
-            line,
-            table,
-            key: key.trim(),
-            value: value.trim(),
-        })
+        Some(Entry { line, table, key: key.trim(), value: value.trim() })
     })
 }
 

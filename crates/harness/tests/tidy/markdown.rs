@@ -34,9 +34,7 @@ pub(super) fn check(file: &SourceFile, exists: &dyn Fn(&str) -> bool) -> Vec<Fin
 fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, String)> {
     let mut fence: Option<&str> = None;
     file.lines().filter_map(move |(number, line)| {
-        let marker = ["```", "~~~"]
-            .into_iter()
-            .find(|mark| line.trim_start().starts_with(mark));
+        let marker = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
         match (fence, marker) {
             (None, Some(opened)) => fence = Some(opened),
             (Some(open), Some(mark)) if open == mark => fence = None,
@@ -49,11 +47,7 @@ fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, String)> {
 
 fn without_code(line: &str) -> String {
     let parts = line.split('`').enumerate();
-    parts
-        .filter(|(index, _)| index % 2 == 0)
-        .map(|(_, part)| part)
-        .collect::<Vec<_>>()
-        .join("``")
+    parts.filter(|(index, _)| index % 2 == 0).map(|(_, part)| part).collect::<Vec<_>>().join("``")
 }
 
 /// The targets of `[text](target)` and `[name]: target`.
@@ -69,10 +63,7 @@ fn links(line: &str) -> Vec<&str> {
         targets.extend(line.split_once("]: ").map(|(_, target)| target));
     }
     // A title may follow: `(target "title")`.
-    targets
-        .into_iter()
-        .filter_map(|target| target.split_whitespace().next())
-        .collect()
+    targets.into_iter().filter_map(|target| target.split_whitespace().next()).collect()
 }
 
 fn leads_somewhere(file: &SourceFile, target: &str, exists: &dyn Fn(&str) -> bool) -> bool {
@@ -104,19 +95,13 @@ mod tests {
         let exists = |path: &str| path == "docs/there.md" || path == "README.md";
         let file = SourceFile::example("docs/a.md", text);
         let findings = check(&file, &exists);
-        findings
-            .iter()
-            .map(|finding| format!("{}: {}", finding.line, finding.what))
-            .collect()
+        findings.iter().map(|finding| format!("{}: {}", finding.line, finding.what)).collect()
     }
 
     #[test]
     fn finds_missing_and_second_titles() {
         assert_eq!(found("Text.\n\n## Section\n"), ["1: no top-level title"]);
-        assert_eq!(
-            found("# One\n\n# Two\n\n# Three\n"),
-            ["3: a second top-level title"]
-        );
+        assert_eq!(found("# One\n\n# Two\n\n# Three\n"), ["3: a second top-level title"]);
         assert!(found("# One\n\n```sh\n# a comment\n```\n~~~\n# more\n```\n~~~\n").is_empty());
     }
 

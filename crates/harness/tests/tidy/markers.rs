@@ -3,14 +3,8 @@
 use super::tree::{Finding, SourceFile};
 
 const MARKERS: &[(&str, &str)] = &[
-    (
-        "todo!(",
-        "Write it, or return an error that says that it is not supported.",
-    ),
-    (
-        "unimplemented!(",
-        "Write it, or return an error that says that it is not supported.",
-    ),
+    ("todo!(", "Write it, or return an error that says that it is not supported."),
+    ("unimplemented!(", "Write it, or return an error that says that it is not supported."),
     ("#[ignore", "Run the test, make it cheaper, or delete it."),
 ];
 const NOTES: &[&str] = &["TODO", "FIXME", "XXX"];
@@ -40,10 +34,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        check(&SourceFile::example(path, text))
-            .iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&SourceFile::example(path, text)).iter().map(|finding| finding.line).collect()
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use super::tree::{Finding, SourceFile};
 
 /// Says nothing, alone or as a part: `utils`, `log_utils`, `LeaseManager`.
-const VAGUE_ANYWHERE: &[&str] = &[
-    "util", "utils", "helper", "helpers", "common", "misc", "manager", "managers",
-];
+const VAGUE_ANYWHERE: &[&str] =
+    &["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
 /// Says nothing alone; with a noun it may.
-const VAGUE_ALONE: &[&str] = &[
-    "shared", "base", "core", "data", "info", "handler", "handlers",
-];
+const VAGUE_ALONE: &[&str] = &["shared", "base", "core", "data", "info", "handler", "handlers"];
 
 const CODE: &[&str] = &["rs", "ts", "js", "mjs", "py", "sh"];
 const ADVICE: &str = "Say what is kept (lease table, cursor file) or decided (assignment, retry).";
@@ -31,10 +28,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
 
 fn vague_parts(file: &SourceFile) -> Vec<&str> {
     let (folders, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-    let mut parts: Vec<&str> = folders
-        .split('/')
-        .filter(|folder| is_vague(folder))
-        .collect();
+    let mut parts: Vec<&str> = folders.split('/').filter(|folder| is_vague(folder)).collect();
     if file.has_extension(CODE) {
         let stem = name.split('.').next().unwrap_or(name);
         if is_vague(stem) || stem == "types" {
@@ -46,9 +40,7 @@ fn vague_parts(file: &SourceFile) -> Vec<&str> {
 
 /// The module or type that a line of Rust declares. Not `type`: a trait of others may demand it.
 fn declared(line: &str) -> Option<&str> {
-    let mut words = line
-        .split_whitespace()
-        .skip_while(|word| word.starts_with("pub"));
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
     let keyword = words.next()?;
     if !["mod", "struct", "enum", "trait", "union"].contains(&keyword) {
         return None;
@@ -87,10 +79,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<usize> {
-        check(&SourceFile::example(path, text))
-            .iter()
-            .map(|finding| finding.line)
-            .collect()
+        check(&SourceFile::example(path, text)).iter().map(|finding| finding.line).collect()
     }
 
     #[test]
@@ -124,11 +113,7 @@ mod tests {
 
     #[test]
     fn leaves_nouns_alone() {
-        for path in [
-            "crates/log/src/database.rs",
-            "crates/event/src/base64.rs",
-            "docs/data.md",
-        ] {
+        for path in ["crates/log/src/database.rs", "crates/event/src/base64.rs", "docs/data.md"] {
             assert!(found(path, "").is_empty(), "{path}");
         }
         let text = "struct SharedLog;\nuse core::fmt;\n// mod utils\nstruct Information;\n";

@@ -15,33 +15,22 @@ pub(super) struct SourceFile {
 impl SourceFile {
     /// A file for a test of a check.
     pub(super) fn example(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Self { path: path.to_owned(), text: text.to_owned() }
     }
 
     pub(super) fn has_extension(&self, extensions: &[&str]) -> bool {
-        let extension = Path::new(&self.path)
-            .extension()
-            .and_then(|extension| extension.to_str());
+        let extension = Path::new(&self.path).extension().and_then(|extension| extension.to_str());
         extension.is_some_and(|extension| extensions.contains(&extension))
     }
 
     /// Lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
     /// The crate folder that this is the manifest of, e.g. `log`.
     pub(super) fn manifest_of(&self) -> Option<&str> {
-        let folder = self
-            .path
-            .strip_prefix("crates/")?
-            .strip_suffix("/Cargo.toml")?;
+        let folder = self.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
         (!folder.contains('/')).then_some(folder)
     }
 
@@ -51,12 +40,7 @@ impl SourceFile {
     }
 
     pub(super) fn finding(&self, line: usize, what: impl Into<String>, advice: &str) -> Finding {
-        Finding {
-            path: self.path.clone(),
-            line,
-            what: what.into(),
-            advice: advice.to_owned(),
-        }
+        Finding { path: self.path.clone(), line, what: what.into(), advice: advice.to_owned() }
     }
 }
 
@@ -71,11 +55,7 @@ pub(super) struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}:{}: {}\n    {}",
-            self.path, self.line, self.what, self.advice
-        )
+        write!(out, "{}:{}: {}\n    {}", self.path, self.line, self.what, self.advice)
     }
 }
 
@@ -111,9 +91,7 @@ fn collect(folder: &Path, prefix: &str, ignored: &Ignored, files: &mut Vec<Sourc
         if ignored.covers(&path, &name) {
             continue;
         }
-        let kind = entry
-            .file_type()
-            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let kind = entry.file_type().unwrap_or_else(|error| panic!("{path}: {error}"));
         if kind.is_dir() {
             collect(&entry.path(), &format!("{path}/"), ignored, files);
         } else if kind.is_file() {
@@ -136,10 +114,7 @@ struct Ignored {
 impl Ignored {
     /// Fails with the line that it does not understand.
     fn parse(text: &str) -> Result<Self, String> {
-        let mut ignored = Self {
-            anywhere: vec![".git".to_owned()],
-            ..Self::default()
-        };
+        let mut ignored = Self { anywhere: vec![".git".to_owned()], ..Self::default() };
         for line in text.lines().map(str::trim_end) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -165,10 +140,7 @@ impl Ignored {
     fn covers(&self, path: &str, name: &str) -> bool {
         self.at_root.iter().any(|ignored| ignored == path)
             || self.anywhere.iter().any(|ignored| ignored == name)
-            || self
-                .endings
-                .iter()
-                .any(|ending| name.ends_with(ending.as_str()))
+            || self.endings.iter().any(|ending| name.ends_with(ending.as_str()))
     }
 }
 
@@ -193,10 +165,7 @@ mod tests {
     fn sees_the_tree() {
         let files = read();
         for path in ["Cargo.toml", ".ci/run", "crates/harness/tests/tidy/tree.rs"] {
-            assert!(
-                files.iter().any(|file| file.path == path),
-                "{path} was not seen"
-            );
+            assert!(files.iter().any(|file| file.path == path), "{path} was not seen");
         }
         assert!(!files.iter().any(|file| file.path.starts_with("target/")));
     }

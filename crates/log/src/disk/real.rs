@@ -17,30 +17,18 @@ impl RealDisk {
     /// Opens the directory, making it first if it is not there.
     pub fn open(path: &Path) -> io::Result<Self> {
         if !path.exists() {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(path)?;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
             // The new name itself must survive a crash.
-            if let Some(parent) = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-            {
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent)?.sync_all()?;
             }
         }
-        Ok(Self {
-            path: path.to_owned(),
-            directory: File::open(path)?,
-        })
+        Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 
     /// Opens a directory that exists.
     pub fn open_existing(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            path: path.to_owned(),
-            directory: File::open(path)?,
-        })
+        Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 
     /// The directory.
@@ -59,16 +47,14 @@ impl Disk for RealDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
         // Sealed files may be opened where only reading is allowed, as `prom log verify` does.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .or_else(|error| match error.kind() {
+        let file = OpenOptions::new().read(true).write(true).open(&path).or_else(|error| {
+            match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     File::open(&path)
                 }
                 _ => Err(error),
-            })?;
+            }
+        })?;
         Ok(Arc::new(RealFile(file)))
     }
 

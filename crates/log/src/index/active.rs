@@ -56,22 +56,10 @@ impl ActiveIndex {
         let range = self.id_range.get_or_insert(IdRange::EMPTY);
         for event in events {
             range.add(event.id);
-            self.lanes
-                .entry(event.lane)
-                .or_default()
-                .push(event.offset, event.position);
+            self.lanes.entry(event.lane).or_default().push(event.offset, event.position);
         }
-        self.ids
-            .extend(events.iter().map(|event| (event.id_hash, event.position)));
-        self.keys.extend(
-            events
-                .iter()
-                .filter_map(|event| Some((event.key_hash?, event.position))),
-        );
-    }
-
-    pub(crate) fn lanes(&self) -> impl Iterator<Item = Lane> {
-        self.lanes.keys().copied()
+        self.ids.extend(events.iter().map(|event| (event.id_hash, event.position)));
+        self.keys.extend(events.iter().filter_map(|event| Some((event.key_hash?, event.position))));
     }
 
     /// First and last offset of a lane.
@@ -157,10 +145,7 @@ impl ActiveLane {
             Some(run) if run.first + run.positions.len() as u64 == offset => {
                 run.positions.push(position);
             }
-            _ => self.runs.push(Run {
-                first: offset,
-                positions: vec![position],
-            }),
+            _ => self.runs.push(Run { first: offset, positions: vec![position] }),
         }
     }
 }
@@ -188,11 +173,7 @@ struct Link {
 impl HashChain {
     fn extend(&self, entries: impl Iterator<Item = (u64, u32)>) {
         let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chain.links.extend(entries.map(|(hash, position)| Link {
-            hash,
-            position,
-            before: 0,
-        }));
+        chain.links.extend(entries.map(|(hash, position)| Link { hash, position, before: 0 }));
     }
 
     fn find(&self, hash: u64) -> Vec<u32> {
@@ -200,9 +181,7 @@ impl HashChain {
         chain.catch_up();
         let mut found = Vec::new();
         let mut next = chain.newest.get(&hash).copied().unwrap_or(0);
-        while let Some(link) = next
-            .checked_sub(1)
-            .and_then(|place| chain.links.get(place as usize))
+        while let Some(link) = next.checked_sub(1).and_then(|place| chain.links.get(place as usize))
         {
             found.push(link.position);
             next = link.before;

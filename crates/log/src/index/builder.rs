@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::filter::FilterBuilder;
+use super::footer::{Footer, Section};
 use super::paged::paginate;
-use super::side_file::{Footer, Section};
 use super::{FrameSample, IdRange, id_hash, key_hash};
 use crate::catalog::CatalogEntry;
 use crate::codec::{put_u32, put_u64, put_varint};
@@ -55,6 +55,7 @@ struct KeyContents {
     composite: Range<u32>,
     hash: u64,
     position: u32,
+    tombstone: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,20 +92,10 @@ impl Contents {
     fn gather(segment: &dyn DiskFile, name: SegmentName, salt: u32) -> io::Result<Self> {
         let mut contents = Self::default();
         let mut scan = SegmentScan::new(segment, salt)?;
-        let mut end = SegmentEnd {
-            next_seq: name.base,
-            position: 0,
-            crc: salt,
-            sealed: false,
-        };
+        let mut end = SegmentEnd { next_seq: name.base, position: 0, crc: salt, sealed: false };
         while let Some(event) = scan.next()? {
             match event {
-                FrameEvent::Frame {
-                    position,
-                    header,
-                    crc,
-                    bytes,
-                } => {
+                FrameEvent::Frame { position, header, crc, bytes } => {
                     end.position = position + header.frame_bytes();
                     end.crc = crc;
                     end.next_seq = end.next_seq.max(header.first_seq);
@@ -141,11 +132,7 @@ impl Contents {
             u64::from(position) >= u64::from(last.position) + FRAME_SAMPLE_BYTES
         };
         if self.frames.last().is_none_or(far) {
-            self.frames.push(FrameSample {
-                seq,
-                append_ms,
-                position,
-            });
+            self.frames.push(FrameSample { seq, append_ms, position });
         }
         let (first, _) = self.append_ms.unwrap_or((append_ms, append_ms));
         self.append_ms = Some((first, append_ms));
@@ -175,27 +162,19 @@ impl Contents {
         self.ids.push((id_hash(header.lane.topic, &id), position));
         if let Some(key) = record.key() {
             let start = self.key_bytes.len() as u32;
-            self.key_bytes
-                .extend_from_slice(&header.lane.topic.get().to_be_bytes());
+            self.key_bytes.extend_from_slice(&header.lane.topic.get().to_be_bytes());
             self.key_bytes.extend_from_slice(key.as_bytes());
             let hash = key_hash(header.lane.topic, key);
             let composite = start..self.key_bytes.len() as u32;
-            self.keys.push(KeyContents {
-                composite,
-                hash,
-                position,
-            });
+            let tombstone = header.is_tombstone();
+            self.keys.push(KeyContents { composite, hash, position, tombstone });
         }
     }
 
     fn encode(mut self, name: SegmentName, salt: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        let end = self.end.unwrap_or(SegmentEnd {
-            next_seq: 0,
-            position: 0,
-            crc: 0,
-            sealed: false,
-        });
+        let end =
+            self.end.unwrap_or(SegmentEnd { next_seq: 0, position: 0, crc: 0, sealed: false });
         let (first_ms, last_ms) = self.append_ms.unwrap_or((0, 0));
         let (key_hashes, keys, restarts) = self.put_keys(&mut out);
         let filter = self.put_filter(&mut out, &key_hashes);
@@ -236,12 +215,9 @@ impl Contents {
     fn put_keys(&mut self, out: &mut Vec<u8>) -> (Vec<(u64, u32)>, Section, Section) {
         let bytes = std::mem::take(&mut self.key_bytes);
         let text = |key: &KeyContents| {
-            bytes
-                .get(key.composite.start as usize..key.composite.end as usize)
-                .unwrap_or_default()
+            bytes.get(key.composite.start as usize..key.composite.end as usize).unwrap_or_default()
         };
-        self.keys
-            .sort_by(|a, b| text(a).cmp(text(b)).then(a.position.cmp(&b.position)));
+        self.keys.sort_by(|a, b| text(a).cmp(text(b)).then(a.position.cmp(&b.position)));
         let start = out.len();
         let mut table = Vec::new();
         let mut restarts = Vec::new();
@@ -261,7 +237,7 @@ impl Contents {
             put_varint(out, suffix.len() as u64);
             out.extend_from_slice(suffix);
             table.push((newest.hash, (out.len() - start) as u32));
-            put_varint(out, group.len() as u64);
+            put_varint(out, (group.len() as u64) << 1 | u64::from(newest.tombstone));
             put_varint(out, u64::from(newest.position));
             for pair in group.windows(2).rev() {
                 if let [older, newer] = pair {
@@ -278,10 +254,7 @@ impl Contents {
 
     fn put_filter(&self, out: &mut Vec<u8>, keys: &[(u64, u32)]) -> Section {
         let mut filter = FilterBuilder::new(self.ids.len() + keys.len());
-        self.ids
-            .iter()
-            .chain(keys)
-            .for_each(|&(hash, _)| filter.add(hash));
+        self.ids.iter().chain(keys).for_each(|&(hash, _)| filter.add(hash));
         let bytes = filter.finish();
         let start = out.len();
         out.extend_from_slice(&bytes);
@@ -297,14 +270,8 @@ impl Contents {
             put_u32(&mut table, lane.partition.get());
             let first = contents.entries.first().map_or(0, |&(offset, _)| offset);
             put_u64(&mut table, contents.start.unwrap_or(first));
-            put_u64(
-                &mut table,
-                contents.entries.first().map_or(0, |&(offset, _)| offset),
-            );
-            put_u64(
-                &mut table,
-                contents.entries.last().map_or(0, |&(offset, _)| offset),
-            );
+            put_u64(&mut table, contents.entries.first().map_or(0, |&(offset, _)| offset));
+            put_u64(&mut table, contents.entries.last().map_or(0, |&(offset, _)| offset));
             put_u64(&mut table, contents.bytes);
             put_u64(&mut table, directory as u64);
             put_u32(&mut table, blocks as u32);
@@ -370,10 +337,7 @@ fn put_hash_table(out: &mut Vec<u8>, mut entries: Vec<(u64, u32)>) -> (Section, 
     let bucket_start = out.len();
     let mut next = 0;
     for bucket in 0..buckets {
-        while entries
-            .get(next)
-            .is_some_and(|&(hash, _)| bucket_of(hash, buckets) < bucket)
-        {
+        while entries.get(next).is_some_and(|&(hash, _)| bucket_of(hash, buckets) < bucket) {
             next += 1;
         }
         put_u32(out, next as u32);
@@ -384,10 +348,7 @@ fn put_hash_table(out: &mut Vec<u8>, mut entries: Vec<(u64, u32)>) -> (Section, 
         put_u64(out, hash);
         put_u32(out, value);
     }
-    (
-        Section::of(bucket_start, buckets),
-        Section::of(table_start, entries.len()),
-    )
+    (Section::of(bucket_start, buckets), Section::of(table_start, entries.len()))
 }
 
 pub(crate) const fn bucket_of(hash: u64, buckets: usize) -> usize {

@@ -16,9 +16,7 @@ pub(crate) struct FilterBuilder {
 impl FilterBuilder {
     pub(crate) fn new(entries: usize) -> Self {
         let blocks = (entries * BITS_PER_ENTRY).div_ceil(BLOCK_BYTES * 8).max(1);
-        Self {
-            bytes: vec![0; blocks * BLOCK_BYTES],
-        }
+        Self { bytes: vec![0; blocks * BLOCK_BYTES] }
     }
 
     pub(crate) fn add(&mut self, hash: u64) {
@@ -46,11 +44,7 @@ fn bits(hash: u64) -> impl Iterator<Item = usize> {
 }
 
 fn block_has(block: &[u8], hash: u64) -> bool {
-    bits(hash).all(|bit| {
-        block
-            .get(bit / 8)
-            .is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
-    })
+    bits(hash).all(|bit| block.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0))
 }
 
 /// How much memory all filters together may take; shared by the segments of a log.
@@ -61,16 +55,12 @@ pub(crate) struct FilterBudget {
 
 impl FilterBudget {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self {
-            left: Arc::new(AtomicUsize::new(bytes)),
-        }
+        Self { left: Arc::new(AtomicUsize::new(bytes)) }
     }
 
     fn take(&self, bytes: usize) -> bool {
         let spend = |left: usize| left.checked_sub(bytes);
-        self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend)
-            .is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
@@ -90,12 +80,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(crate) const fn new(start: u64, bytes: usize, budget: FilterBudget) -> Self {
-        Self {
-            start,
-            bytes,
-            budget,
-            resident: OnceLock::new(),
-        }
+        Self { start, bytes, budget, resident: OnceLock::new() }
     }
 
     /// Whether the hash may be in the filter. `read` gives bytes of the side file.
@@ -124,10 +109,7 @@ impl Filter {
             let block = all.get(block..block + BLOCK_BYTES).unwrap_or_default();
             return Ok(block_has(block, hash));
         }
-        Ok(block_has(
-            &read(self.start + block as u64, BLOCK_BYTES)?,
-            hash,
-        ))
+        Ok(block_has(&read(self.start + block as u64, BLOCK_BYTES)?, hash))
     }
 }
 

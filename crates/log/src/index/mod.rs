@@ -12,6 +12,10 @@ mod builder;
 
 mod filter;
 
+mod footer;
+
+mod key_scan;
+
 mod paged;
 
 mod segment_index;
@@ -21,8 +25,9 @@ mod side_file;
 pub(crate) use active::{ActiveIndex, Indexed};
 pub(crate) use builder::build;
 pub(crate) use filter::FilterBudget;
+pub(crate) use key_scan::KeyEntry;
 pub(crate) use segment_index::SegmentIndex;
-pub(crate) use side_file::{SideFile, SideFileError};
+pub(crate) use side_file::{LaneEntry, SideFile, SideFileError};
 
 use promethean_event::EventId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

@@ -17,10 +17,7 @@ pub(crate) fn paginate(salt: u32, bytes: &[u8]) -> Vec<u8> {
         let start = out.len();
         out.extend_from_slice(payload);
         out.resize(start + PAYLOAD_BYTES, 0);
-        let crc = salted_crc(
-            page_salt(salt, number as u64),
-            out.get(start..).unwrap_or_default(),
-        );
+        let crc = salted_crc(page_salt(salt, number as u64), out.get(start..).unwrap_or_default());
         out.extend_from_slice(&crc.to_le_bytes());
     }
     out

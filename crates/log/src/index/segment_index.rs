@@ -22,6 +22,25 @@ impl SegmentIndex {
         }
     }
 
+    /// The offset behind the lane's last event in the segment, if it has any.
+    pub(crate) fn lane_next(&self, lane: Lane) -> Result<Option<u64>, SideFileError> {
+        match self {
+            Self::Memory(index) => Ok(index.lane_range(lane).map(|(_, last)| last + 1)),
+            Self::Side(file) => {
+                let entry = file.lane(lane)?;
+                Ok(entry.map(|entry| if entry.count > 0 { entry.last + 1 } else { entry.start }))
+            }
+        }
+    }
+
+    /// Bytes of the lane's events in the segment; 0 while nobody has counted them.
+    pub(crate) fn lane_bytes(&self, lane: Lane) -> Result<u64, SideFileError> {
+        match self {
+            Self::Memory(_) => Ok(0),
+            Self::Side(file) => Ok(file.lane(lane)?.map_or(0, |entry| entry.bytes)),
+        }
+    }
+
     pub(crate) fn positions(
         &self,
         lane: Lane,
@@ -84,10 +103,7 @@ impl SegmentIndex {
         match self {
             Self::Memory(index) => {
                 let after = index.frames().partition_point(before);
-                Ok(after
-                    .checked_sub(1)
-                    .and_then(|place| index.frames().get(place))
-                    .copied())
+                Ok(after.checked_sub(1).and_then(|place| index.frames().get(place)).copied())
             }
             Self::Side(file) => file.last_sample(before),
         }

@@ -7,148 +7,21 @@ use std::sync::Arc;
 
 use promethean_event::{EventId, Partition};
 
+use super::FrameSample;
 use super::builder::{BLOCK_ENTRIES, RESTART_ENTRIES, bucket_of};
 use super::filter::{Filter, FilterBudget};
+use super::footer::{FOOTER_BYTES, Footer, Section};
+use super::key_scan::{KeyScan, decode_postings};
 use super::paged::{PageError, PagedFile};
-use super::{FrameSample, IdRange};
-use crate::codec::{Fields, put_u32, put_u64};
+use crate::codec::Fields;
 use crate::disk::{DiskFile, read_exact_at};
 use crate::segment::SegmentName;
 use crate::topic::{Lane, TopicId};
 
-const MAGIC: &[u8; 8] = b"PROMIDX\0";
-const VERSION: u32 = 1;
-const FOOTER_BYTES: usize = 320;
-const SECTIONS: usize = 10;
 const LANE_BYTES: usize = 56;
 const BLOCK_BYTES: usize = 24;
 const HASH_BYTES: usize = 12;
 const SAMPLE_BYTES: usize = 20;
-/// What is read at once of a run of bytes whose end is not known.
-const RUN_BYTES: usize = 4096;
-
-/// Where a section stands, and how many entries (or bytes) it has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Section {
-    pub(crate) start: u64,
-    pub(crate) count: u64,
-}
-
-impl Section {
-    pub(crate) const fn of(start: usize, count: usize) -> Self {
-        Self {
-            start: start as u64,
-            count: count as u64,
-        }
-    }
-}
-
-/// The last bytes of a side file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Footer {
-    pub(crate) name: SegmentName,
-    pub(crate) salt: u32,
-    pub(crate) sealed: bool,
-    pub(crate) next_seq: u64,
-    pub(crate) end_position: u64,
-    pub(crate) last_crc: u32,
-    pub(crate) first_ms: u64,
-    pub(crate) last_ms: u64,
-    pub(crate) id_range: IdRange,
-    pub(crate) sections: [Section; SECTIONS],
-}
-
-impl Footer {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FOOTER_BYTES);
-        out.extend_from_slice(MAGIC);
-        put_u32(&mut out, VERSION);
-        put_u32(&mut out, self.salt);
-        put_u64(&mut out, self.name.base);
-        put_u32(&mut out, self.name.generation);
-        put_u32(
-            &mut out,
-            u32::from(self.sealed) | u32::from(self.id_range.has_others) << 1,
-        );
-        put_u64(&mut out, self.next_seq);
-        put_u64(&mut out, self.end_position);
-        put_u64(&mut out, self.first_ms);
-        put_u64(&mut out, self.last_ms);
-        put_u32(&mut out, self.last_crc);
-        out.extend_from_slice(self.id_range.least.as_bytes());
-        out.extend_from_slice(self.id_range.greatest.as_bytes());
-        for section in &self.sections {
-            put_u64(&mut out, section.start);
-            put_u64(&mut out, section.count);
-        }
-        out.resize(FOOTER_BYTES - 4, 0);
-        let crc = crc32c::crc32c(&out);
-        put_u32(&mut out, crc);
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (checked, crc) = bytes.split_last_chunk::<4>()?;
-        if crc32c::crc32c(checked) != u32::from_le_bytes(*crc) {
-            return None;
-        }
-        let mut fields = Fields(checked);
-        if fields.bytes(8)? != MAGIC || fields.u32()? != VERSION {
-            return None;
-        }
-        let salt = fields.u32()?;
-        let name = SegmentName {
-            base: fields.u64()?,
-            generation: fields.u32()?,
-        };
-        let flags = fields.u32()?;
-        let next_seq = fields.u64()?;
-        let end_position = fields.u64()?;
-        let first_ms = fields.u64()?;
-        let last_ms = fields.u64()?;
-        let last_crc = fields.u32()?;
-        let least = EventId::from_bytes(fields.array()?);
-        let greatest = EventId::from_bytes(fields.array()?);
-        let mut sections = [Section::default(); SECTIONS];
-        for section in &mut sections {
-            *section = Section {
-                start: fields.u64()?,
-                count: fields.u64()?,
-            };
-        }
-        let id_range = IdRange {
-            least,
-            greatest,
-            has_others: flags & 2 != 0,
-        };
-        Some(Self {
-            name,
-            salt,
-            sealed: flags & 1 != 0,
-            next_seq,
-            end_position,
-            last_crc,
-            first_ms,
-            last_ms,
-            id_range,
-            sections,
-        })
-    }
-}
-
-impl Block {
-    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let offset = fields.u64()?;
-        let position = fields.u32()?;
-        let count = fields.u32()?;
-        Some(Self {
-            offset,
-            position,
-            count,
-            start: fields.u64()?,
-        })
-    }
-}
 
 /// What went wrong with a side file.
 #[derive(Debug)]
@@ -209,6 +82,15 @@ struct Block {
     start: u64,
 }
 
+impl Block {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let offset = fields.u64()?;
+        let position = fields.u32()?;
+        let count = fields.u32()?;
+        Some(Self { offset, position, count, start: fields.u64()? })
+    }
+}
+
 impl SideFile {
     /// Opens the side file that belongs to the segment with this name and salt.
     pub(crate) fn open(
@@ -219,9 +101,7 @@ impl SideFile {
     ) -> Result<Self> {
         let len = file.len()?;
         let mut bytes = [0; FOOTER_BYTES];
-        let start = len
-            .checked_sub(FOOTER_BYTES as u64)
-            .ok_or(SideFileError::Damaged)?;
+        let start = len.checked_sub(FOOTER_BYTES as u64).ok_or(SideFileError::Damaged)?;
         read_exact_at(&*file, &mut bytes, start)?;
         let footer = Footer::decode(&bytes).ok_or(SideFileError::Damaged)?;
         if footer.name != name || footer.salt != salt {
@@ -229,18 +109,14 @@ impl SideFile {
         }
         let [.., filter, _] = footer.sections;
         let filter = Filter::new(filter.start, filter.count as usize, budget.clone());
-        Ok(Self {
-            pages: PagedFile::new(file, salt),
-            footer,
-            filter,
-        })
+        Ok(Self { pages: PagedFile::new(file, salt), footer, filter })
     }
 
     pub(crate) const fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    fn read(&self, start: u64, count: usize) -> Result<Vec<u8>> {
+    pub(super) fn read(&self, start: u64, count: usize) -> Result<Vec<u8>> {
         Ok(self.pages.read(start, count)?)
     }
 
@@ -286,11 +162,7 @@ impl SideFile {
         let start = lane.directory + index * BLOCK_BYTES as u64;
         // The start of the next block is where the last one ends; behind the very last block the
         // directory says it by itself.
-        let after = if index as usize + count < lane.blocks as usize {
-            BLOCK_BYTES
-        } else {
-            8
-        };
+        let after = if index as usize + count < lane.blocks as usize { BLOCK_BYTES } else { 8 };
         let directory = self.read(start, count * BLOCK_BYTES + after)?;
         let mut fields = Fields(&directory);
         let mut blocks = Vec::with_capacity(count);
@@ -304,15 +176,11 @@ impl SideFile {
             last.u64()
         };
         let first = blocks.first().map_or(0, |block| block.start);
-        let end = end
-            .and_then(|end| end.checked_sub(first))
-            .ok_or(SideFileError::Damaged)?;
+        let end = end.and_then(|end| end.checked_sub(first)).ok_or(SideFileError::Damaged)?;
         let deltas = self.read(first, end as usize)?;
         let mut out = Vec::with_capacity(count * BLOCK_ENTRIES);
         for block in &blocks {
-            let from = deltas
-                .get((block.start - first) as usize..)
-                .unwrap_or_default();
+            let from = deltas.get((block.start - first) as usize..).unwrap_or_default();
             decode_block(block, from, &mut out).ok_or(SideFileError::Damaged)?;
         }
         Ok(out)
@@ -320,9 +188,7 @@ impl SideFile {
 
     /// Up to `max` events of a lane from offset `from` on, as (offset, position).
     pub(crate) fn positions(&self, lane: Lane, from: u64, max: usize) -> Result<Vec<(u64, u32)>> {
-        let Some(entry) = self
-            .lane(lane)?
-            .filter(|entry| entry.count > 0 && entry.last >= from)
+        let Some(entry) = self.lane(lane)?.filter(|entry| entry.count > 0 && entry.last >= from)
         else {
             return Ok(Vec::new());
         };
@@ -344,9 +210,7 @@ impl SideFile {
         before: u64,
         max: usize,
     ) -> Result<Vec<(u64, u32)>> {
-        let Some(entry) = self
-            .lane(lane)?
-            .filter(|entry| entry.count > 0 && entry.first < before)
+        let Some(entry) = self.lane(lane)?.filter(|entry| entry.count > 0 && entry.first < before)
         else {
             return Ok(Vec::new());
         };
@@ -367,20 +231,13 @@ impl SideFile {
             return Ok(None);
         };
         let blocks = u64::from(entry.blocks);
-        let after = partition_point(
-            blocks,
-            |at| Ok(self.block(&entry, at)?.position <= position),
-        )?;
+        let after = partition_point(blocks, |at| Ok(self.block(&entry, at)?.position <= position))?;
         let entries = self.blocks(&entry, after.saturating_sub(1), 2)?;
-        Ok(entries
-            .iter()
-            .find(|&&(_, known)| known >= position)
-            .map(|&(offset, _)| offset))
+        Ok(entries.iter().find(|&&(_, known)| known >= position).map(|&(offset, _)| offset))
     }
 
     fn may_have(&self, hash: u64) -> Result<bool> {
-        self.filter
-            .may_have(hash, |start, count| self.read(start, count))
+        self.filter.may_have(hash, |start, count| self.read(start, count))
     }
 
     /// The values that stand under a hash in a table.
@@ -392,10 +249,8 @@ impl SideFile {
             return Err(SideFileError::Damaged);
         };
         let count = last.checked_sub(first).ok_or(SideFileError::Damaged)? as usize;
-        let entries = self.read(
-            table.start + u64::from(first) * HASH_BYTES as u64,
-            count * HASH_BYTES,
-        )?;
+        let entries =
+            self.read(table.start + u64::from(first) * HASH_BYTES as u64, count * HASH_BYTES)?;
         let mut fields = Fields(&entries);
         let mut found = Vec::new();
         while let (Some(known), Some(value)) = (fields.u64(), fields.u32()) {
@@ -423,10 +278,7 @@ impl SideFile {
         }
         let [_, _, _, keys, _, table, buckets, ..] = self.footer.sections;
         let entries = self.find(table, buckets, hash)?;
-        entries
-            .iter()
-            .map(|&entry| self.postings(keys.start + u64::from(entry), max))
-            .collect()
+        entries.iter().map(|&entry| self.postings(keys.start + u64::from(entry), max)).collect()
     }
 
     fn postings(&self, start: u64, max: usize) -> Result<Vec<u32>> {
@@ -453,9 +305,7 @@ impl SideFile {
             let bytes = self.read(restarts.start + at * 4, 4)?;
             let start = Fields(&bytes).u32().ok_or(SideFileError::Damaged)?;
             let mut scan = KeyScan::at(self, keys.start + u64::from(start));
-            Ok(scan
-                .next()?
-                .is_some_and(|entry| entry.composite.as_slice() <= from))
+            Ok(scan.next()?.is_some_and(|entry| entry.composite.as_slice() <= from))
         })?;
         let Some(restart) = before.checked_sub(1) else {
             return Ok(KeyScan::at(self, keys.start));
@@ -479,11 +329,9 @@ impl SideFile {
         let bytes = self.read(frames.start + index * SAMPLE_BYTES as u64, SAMPLE_BYTES)?;
         let mut fields = Fields(&bytes);
         match (fields.u64(), fields.u64(), fields.u32()) {
-            (Some(seq), Some(append_ms), Some(position)) => Ok(FrameSample {
-                seq,
-                append_ms,
-                position,
-            }),
+            (Some(seq), Some(append_ms), Some(position)) => {
+                Ok(FrameSample { seq, append_ms, position })
+            }
             _ => Err(SideFileError::Damaged),
         }
     }
@@ -495,100 +343,13 @@ impl SideFile {
     ) -> Result<Option<FrameSample>> {
         let [.., frames, _, _] = self.footer.sections;
         let after = partition_point(frames.count, |at| Ok(before(&self.sample(at)?)))?;
-        after
-            .checked_sub(1)
-            .map(|index| self.sample(index))
-            .transpose()
+        after.checked_sub(1).map(|index| self.sample(index)).transpose()
     }
-}
-
-/// A key and the positions of its events, newest first.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyEntry {
-    /// Topic number, big-endian, and key.
-    pub(crate) composite: Vec<u8>,
-    pub(crate) positions: Vec<u32>,
-}
-
-/// Goes through the keys of a side file in order.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyScan<'a> {
-    file: &'a SideFile,
-    position: u64,
-    composite: Vec<u8>,
-    window: Vec<u8>,
-    window_start: u64,
-}
-
-impl<'a> KeyScan<'a> {
-    fn at(file: &'a SideFile, position: u64) -> Self {
-        let window = Vec::new();
-        Self {
-            file,
-            position,
-            composite: Vec::new(),
-            window,
-            window_start: position,
-        }
-    }
-
-    pub(crate) fn next(&mut self) -> Result<Option<KeyEntry>> {
-        let [_, _, _, keys, ..] = self.file.footer.sections;
-        let end = keys.start + keys.count;
-        if self.position >= end {
-            return Ok(None);
-        }
-        let mut span = RUN_BYTES as u64;
-        loop {
-            let at = (self.position - self.window_start) as usize;
-            let bytes = self.window.get(at..).unwrap_or_default();
-            let mut fields = Fields(bytes);
-            if let Some(entry) = decode_key(&mut fields, &self.composite) {
-                self.position += (bytes.len() - fields.0.len()) as u64;
-                self.composite.clone_from(&entry.composite);
-                return Ok(Some(entry));
-            }
-            if self.window_start + self.window.len() as u64 >= end && at == 0 && !bytes.is_empty() {
-                return Err(SideFileError::Damaged);
-            }
-            self.window_start = self.position;
-            self.window = self
-                .file
-                .read(self.position, span.min(end - self.position) as usize)?;
-            span *= 8;
-        }
-    }
-}
-
-fn decode_key(fields: &mut Fields<'_>, before: &[u8]) -> Option<KeyEntry> {
-    let same = fields.varint()? as usize;
-    let length = fields.varint()? as usize;
-    let suffix = fields.bytes(length)?;
-    let mut composite = before.get(..same)?.to_vec();
-    composite.extend_from_slice(suffix);
-    Some(KeyEntry {
-        composite,
-        positions: decode_postings(fields, usize::MAX)?,
-    })
-}
-
-fn decode_postings(fields: &mut Fields<'_>, max: usize) -> Option<Vec<u32>> {
-    let count = fields.varint()?;
-    let mut position = fields.varint()? as u32;
-    let mut positions = vec![position];
-    for _ in 1..count.min(max as u64) {
-        position = position.checked_sub(fields.varint()? as u32)?;
-        positions.push(position);
-    }
-    Some(positions)
 }
 
 fn decode_lane(bytes: &[u8]) -> Option<LaneEntry> {
     let mut fields = Fields(bytes);
-    let lane = Lane {
-        topic: TopicId(fields.u32()?),
-        partition: Partition::new(fields.u32()?),
-    };
+    let lane = Lane { topic: TopicId(fields.u32()?), partition: Partition::new(fields.u32()?) };
     Some(LaneEntry {
         lane,
         start: fields.u64()?,

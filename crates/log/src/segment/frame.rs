@@ -110,15 +110,7 @@ impl FrameHeader {
         let first_seq = fields.u64()?;
         let append_ms = fields.u64()?;
         let synced_to = fields.u64()?;
-        Some(Self {
-            kind,
-            body_bytes,
-            count,
-            first_seq,
-            append_ms,
-            synced_to,
-            previous_crc,
-        })
+        Some(Self { kind, body_bytes, count, first_seq, append_ms, synced_to, previous_crc })
     }
 
     /// Checks a whole frame (header and body) and gives its checksum; `None` if it is not valid.

@@ -66,14 +66,7 @@ impl SegmentHeader {
             return None;
         }
         let name = SegmentName { base, generation };
-        Some(Ok((
-            Self {
-                log_id,
-                name,
-                created_ms,
-            },
-            salt,
-        )))
+        Some(Ok((Self { log_id, name, created_ms }, salt)))
     }
 }
 
@@ -83,15 +76,8 @@ mod tests {
 
     #[test]
     fn survives_and_notices_every_flipped_bit() {
-        let name = SegmentName {
-            base: 7,
-            generation: 2,
-        };
-        let header = SegmentHeader {
-            log_id: [9; 16],
-            name,
-            created_ms: 5,
-        };
+        let name = SegmentName { base: 7, generation: 2 };
+        let header = SegmentHeader { log_id: [9; 16], name, created_ms: 5 };
         let (bytes, salt) = header.encode();
         assert_eq!(bytes.len() as u64, SEGMENT_HEADER_BYTES);
         assert_eq!(SegmentHeader::decode(&bytes), Ok((header, salt)));
@@ -104,17 +90,8 @@ mod tests {
 
     #[test]
     fn a_later_version_is_told_apart_from_damage() {
-        let name = SegmentName {
-            base: 0,
-            generation: 0,
-        };
-        let mut bytes = SegmentHeader {
-            log_id: [0; 16],
-            name,
-            created_ms: 0,
-        }
-        .encode()
-        .0;
+        let name = SegmentName { base: 0, generation: 0 };
+        let mut bytes = SegmentHeader { log_id: [0; 16], name, created_ms: 0 }.encode().0;
         bytes[8] = 9;
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
     }

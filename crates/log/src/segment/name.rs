@@ -70,10 +70,7 @@ mod tests {
 
     #[test]
     fn names_survive() {
-        let name = SegmentName {
-            base: 0x1f,
-            generation: 3,
-        };
+        let name = SegmentName { base: 0x1f, generation: 3 };
         assert_eq!(name.segment_file(), "000000000000001f-00000003.seg");
         assert_eq!(FileKind::of(&name.segment_file()), FileKind::Segment(name));
         assert_eq!(FileKind::of(&name.index_file()), FileKind::Index(name));

@@ -260,12 +260,9 @@ impl Record {
     /// faulty program: the checksums were good.
     pub fn to_event(&self, topic: &Topic) -> Option<Event> {
         let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
-        let key = self.has(HAS_KEY, &mut fields, |fields| {
-            Key::new(text16(fields)?).ok()
-        })?;
-        let sid = self.has(HAS_SESSION, &mut fields, |fields| {
-            Some(SessionId::from_bytes(fields.array()?))
-        })?;
+        let key = self.has(HAS_KEY, &mut fields, |fields| Key::new(text16(fields)?).ok())?;
+        let sid = self
+            .has(HAS_SESSION, &mut fields, |fields| Some(SessionId::from_bytes(fields.array()?)))?;
         let headers = self.has(HAS_HEADERS, &mut fields, |fields| {
             let mut headers = Headers::new();
             for _ in 0..fields.u8()? {
@@ -275,14 +272,10 @@ impl Record {
             Some(headers)
         })?;
         let caused_by = self.has(HAS_CAUSES, &mut fields, |fields| {
-            (0..fields.u8()?)
-                .map(|_| fields.array().map(EventId::from_bytes))
-                .collect()
+            (0..fields.u8()?).map(|_| fields.array().map(EventId::from_bytes)).collect()
         })?;
         let tags = self.has(HAS_TAGS, &mut fields, |fields| {
-            (0..fields.u8()?)
-                .map(|_| Tag::new(text16(fields)?).ok())
-                .collect()
+            (0..fields.u8()?).map(|_| Tag::new(text16(fields)?).ok()).collect()
         })?;
         Some(Event {
             id: self.id(),
@@ -306,11 +299,7 @@ impl Record {
         fields: &mut Fields<'a>,
         read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
     ) -> Option<Option<T>> {
-        if self.header.flags & flag == 0 {
-            Some(None)
-        } else {
-            read(fields).map(Some)
-        }
+        if self.header.flags & flag == 0 { Some(None) } else { read(fields).map(Some) }
     }
 
     fn payload_start(&self) -> Option<usize> {
@@ -367,10 +356,7 @@ mod tests {
         let header = RecordHeader {
             body_bytes: body.len() as u32,
             body_crc: crc32c::crc32c(body),
-            lane: Lane {
-                topic: TopicId(3),
-                partition: Partition::new(4),
-            },
+            lane: Lane { topic: TopicId(3), partition: Partition::new(4) },
             offset: 5,
             seq: 6,
             append_ms: 7,
@@ -407,10 +393,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Record::decode(1, &bad.into()).is_none(), "bit {bit}");
         }
-        assert!(
-            Record::decode(2, &bytes.into()).is_none(),
-            "another segment"
-        );
+        assert!(Record::decode(2, &bytes.into()).is_none(), "another segment");
     }
 
     #[test]

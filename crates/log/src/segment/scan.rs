@@ -74,10 +74,7 @@ impl<'a> SegmentScan<'a> {
         }
         self.done = true;
         let torn = self.peek(start)?.is_some();
-        Ok(Some(FrameEvent::End {
-            position: start,
-            torn,
-        }))
+        Ok(Some(FrameEvent::End { position: start, torn }))
     }
 
     fn pass(&mut self, (header, crc, bytes): (FrameHeader, u32, Bytes)) -> FrameEvent {
@@ -86,12 +83,7 @@ impl<'a> SegmentScan<'a> {
         self.chain = Some(crc);
         // A seal is the last frame, and whatever follows it is of no concern.
         self.done = header.kind == FrameKind::Seal;
-        FrameEvent::Frame {
-            position,
-            header,
-            crc,
-            bytes,
-        }
+        FrameEvent::Frame { position, header, crc, bytes }
     }
 
     fn peek(&mut self, position: u64) -> io::Result<Option<FrameHeader>> {
@@ -111,9 +103,7 @@ impl<'a> SegmentScan<'a> {
             return Ok(None);
         }
         let bytes = self.bytes(position, header.frame_bytes() as usize)?;
-        Ok(header
-            .check(self.salt, &bytes)
-            .map(|crc| (header, crc, bytes)))
+        Ok(header.check(self.salt, &bytes).map(|crc| (header, crc, bytes)))
     }
 
     /// Where the next valid frame behind a bad one starts. No frame is longer than the limit, so
@@ -144,9 +134,7 @@ impl<'a> SegmentScan<'a> {
         if let Some(bytes) = self.windowed(position, count) {
             return Ok(bytes);
         }
-        let span = count
-            .max(CHUNK_BYTES)
-            .min(self.end.saturating_sub(position) as usize);
+        let span = count.max(CHUNK_BYTES).min(self.end.saturating_sub(position) as usize);
         let mut buffer = match std::mem::take(&mut self.window).try_into_mut() {
             Ok(unique) if unique.len() >= span => unique,
             _ => BytesMut::zeroed(span),
@@ -156,9 +144,7 @@ impl<'a> SegmentScan<'a> {
         buffer.truncate(read);
         self.window = buffer.freeze();
         self.window_start = position;
-        Ok(self
-            .windowed(position, count)
-            .unwrap_or_else(|| self.window.clone()))
+        Ok(self.windowed(position, count).unwrap_or_else(|| self.window.clone()))
     }
 
     fn windowed(&self, position: u64, count: usize) -> Option<Bytes> {

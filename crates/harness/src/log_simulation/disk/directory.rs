@@ -17,18 +17,9 @@ pub enum NameFate {
 
 #[derive(Debug, Clone)]
 enum Change {
-    Link {
-        name: Arc<str>,
-        file: FileNumber,
-    },
-    Rename {
-        from: Arc<str>,
-        to: Arc<str>,
-        file: FileNumber,
-    },
-    Unlink {
-        name: Arc<str>,
-    },
+    Link { name: Arc<str>, file: FileNumber },
+    Rename { from: Arc<str>, to: Arc<str>, file: FileNumber },
+    Unlink { name: Arc<str> },
 }
 
 /// Names as readers see them, and as a crash surely keeps them.
@@ -145,18 +136,12 @@ mod tests {
                     directory.link("a", 0);
                     directory.link("b", 1);
                     directory.crash(fate, &mut Random::new(seed));
-                    directory
-                        .entries()
-                        .map(|(name, _)| name.to_owned())
-                        .collect::<String>()
+                    directory.entries().map(|(name, _)| name.to_owned()).collect::<String>()
                 })
                 .collect::<std::collections::BTreeSet<_>>()
         };
         assert_eq!(Vec::from_iter(outcomes(NameFate::Prefix)), ["", "a", "ab"]);
-        assert_eq!(
-            Vec::from_iter(outcomes(NameFate::Subset)),
-            ["", "a", "ab", "b"]
-        );
+        assert_eq!(Vec::from_iter(outcomes(NameFate::Subset)), ["", "a", "ab", "b"]);
     }
 
     #[test]

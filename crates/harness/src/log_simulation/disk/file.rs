@@ -37,12 +37,7 @@ impl FileImage {
     /// A file whose bytes are all durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         let states = vec![SectorState::Clean; bytes.len().div_ceil(SECTOR_BYTES)];
-        Self {
-            cache: bytes.clone(),
-            durable: bytes,
-            states,
-            touched: Vec::new(),
-        }
+        Self { cache: bytes.clone(), durable: bytes, states, touched: Vec::new() }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -102,9 +97,7 @@ impl FileImage {
     /// Copies one sector of the cache, as far as both images have it.
     fn persist(&mut self, sector: usize) {
         let from = sector * SECTOR_BYTES;
-        let to = (from + SECTOR_BYTES)
-            .min(self.cache.len())
-            .min(self.durable.len());
+        let to = (from + SECTOR_BYTES).min(self.cache.len()).min(self.durable.len());
         if from < to {
             self.durable[from..to].copy_from_slice(&self.cache[from..to]);
         }
@@ -190,9 +183,7 @@ impl FileImage {
             }
             self.states[sector] = SectorState::Clean;
             let from = sector * SECTOR_BYTES;
-            let to = (from + SECTOR_BYTES)
-                .min(self.durable.len())
-                .min(self.cache.len());
+            let to = (from + SECTOR_BYTES).min(self.durable.len()).min(self.cache.len());
             if from < to {
                 self.cache[from..to].copy_from_slice(&self.durable[from..to]);
             }
@@ -200,8 +191,7 @@ impl FileImage {
         let common = self.cache.len().min(len);
         self.cache.truncate(common);
         self.cache.extend_from_slice(&self.durable[common..]);
-        self.states
-            .resize(len.div_ceil(SECTOR_BYTES), SectorState::Clean);
+        self.states.resize(len.div_ceil(SECTOR_BYTES), SectorState::Clean);
     }
 
     /// A sector that was being written when the power went: zeroed, or new up to a byte and old
@@ -209,9 +199,7 @@ impl FileImage {
     /// log could keep its promises if a write could damage its neighbours.
     fn damage(&mut self, sector: usize, random: &mut Random) {
         let from = sector * SECTOR_BYTES;
-        let to = (from + SECTOR_BYTES)
-            .min(self.cache.len())
-            .min(self.durable.len());
+        let to = (from + SECTOR_BYTES).min(self.cache.len()).min(self.durable.len());
         if from >= to {
             return;
         }
@@ -284,12 +272,7 @@ mod tests {
             let mut file = FileImage::durable(vec![7; SECTOR_BYTES]);
             file.write(&[9; 100], 200);
             file.crash(SectorFate { kept: 0, odd: 1000 }, &mut Random::new(seed));
-            assert!(
-                file.bytes()[..200]
-                    .iter()
-                    .chain(&file.bytes()[300..])
-                    .all(|&byte| byte == 7)
-            );
+            assert!(file.bytes()[..200].iter().chain(&file.bytes()[300..]).all(|&byte| byte == 7));
         }
     }
 

@@ -101,20 +101,14 @@ impl SimDisk {
             write_back: 0,
             trace: None,
         };
-        Self {
-            state: Arc::new(Mutex::new(state)),
-            life: None,
-        }
+        Self { state: Arc::new(Mutex::new(state)), life: None }
     }
 
     /// A handle for a process: good until the next crash or kill.
     #[must_use]
     pub fn attach(&self) -> Self {
         let life = self.state().life;
-        Self {
-            state: Arc::clone(&self.state),
-            life: Some(life),
-        }
+        Self { state: Arc::clone(&self.state), life: Some(life) }
     }
 
     /// The process dies, the machine does not: handles are dead, what was written is still there.
@@ -126,9 +120,7 @@ impl SimDisk {
     pub fn image(&self) -> DiskImage {
         let state = self.state();
         let entries = state.directory.entries();
-        entries
-            .map(|(name, file)| (name.to_owned(), state.files[file].bytes().to_vec()))
-            .collect()
+        entries.map(|(name, file)| (name.to_owned(), state.files[file].bytes().to_vec())).collect()
     }
 
     /// Arms a fault, or none, for calls from now on.
@@ -169,10 +161,7 @@ impl SimDisk {
         state.note(|| format!("CRASH {style:?} seed {seed}"));
         let mut random = Random::new(seed);
         state.directory.crash(style.names, &mut random);
-        let fate = SectorFate {
-            kept: style.kept,
-            odd: style.odd,
-        };
+        let fate = SectorFate { kept: style.kept, odd: style.odd };
         state.used = 0;
         let mut linked = vec![false; state.files.len()];
         for (_, number) in state.directory.entries() {
@@ -224,10 +213,7 @@ impl SimDisk {
     }
 
     fn handle(&self, number: FileNumber) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile {
-            disk: self.clone(),
-            number,
-        })
+        Arc::new(SimFile { disk: self.clone(), number })
     }
 }
 
@@ -364,10 +350,7 @@ impl Disk for SimDisk {
         let mut state = self.alive()?;
         state.enter_whole(Call::Remove)?;
         state.note(|| format!("remove {name}"));
-        let number = state
-            .directory
-            .unlink(name)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let number = state.directory.unlink(name).ok_or(io::ErrorKind::NotFound)?;
         state.released(Some(number));
         Ok(())
     }
@@ -375,11 +358,7 @@ impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut state = self.alive()?;
         state.enter_whole(Call::List)?;
-        Ok(state
-            .directory
-            .entries()
-            .map(|(name, _)| name.to_owned())
-            .collect())
+        Ok(state.directory.entries().map(|(name, _)| name.to_owned()).collect())
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -406,9 +385,7 @@ impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         let entries = state.directory.entries();
-        f.debug_map()
-            .entries(entries.map(|(name, file)| (name, state.files[file].len())))
-            .finish()
+        f.debug_map().entries(entries.map(|(name, file)| (name, state.files[file].len()))).finish()
     }
 }
 
@@ -426,9 +403,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.disk
-            .alive()?
-            .write(self.number, bytes, position as usize)
+        self.disk.alive()?.write(self.number, bytes, position as usize)
     }
 
     fn sync_data(&self) -> io::Result<()> {

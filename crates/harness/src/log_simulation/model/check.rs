@@ -108,15 +108,9 @@ impl Model {
 
     fn check_start(&self, key: LaneKey, seen: &SeenLane) -> Result<(), Violation> {
         let lane = self.lane(key);
-        let first = lane
-            .iter()
-            .position(|event| !event.removed)
-            .unwrap_or(lane.len()) as u64;
+        let first = lane.iter().position(|event| !event.removed).unwrap_or(lane.len()) as u64;
         if seen.start > first {
-            let detail = format!(
-                "{key:?} starts at {}, but offset {first} is there",
-                seen.start
-            );
+            let detail = format!("{key:?} starts at {}, but offset {first} is there", seen.start);
             return Violation::err(Broken::Answer, detail);
         }
         Ok(())
@@ -128,15 +122,10 @@ impl Model {
         let topic = &mut self.topics[key.topic];
         let lane = &mut topic.lanes[key.partition as usize];
         let Some(event) = lane.get_mut(offset as usize) else {
-            return Violation::err(
-                Broken::Phantom,
-                format!("{key:?} offset {offset}: {seen:?}"),
-            );
+            return Violation::err(Broken::Phantom, format!("{key:?} offset {offset}: {seen:?}"));
         };
         if event.draft.digest != seen.digest {
-            let other = lane
-                .iter()
-                .position(|event| event.draft.digest == seen.digest);
+            let other = lane.iter().position(|event| event.draft.digest == seen.digest);
             let detail = format!("{key:?} offset {offset} has other bytes; those of {other:?}");
             return Violation::err(Broken::Changed, detail);
         }

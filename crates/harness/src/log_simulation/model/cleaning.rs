@@ -18,12 +18,7 @@ impl Model {
                 now.saturating_sub(event.appended_ms.unwrap_or(event.draft.event.ts.millis()));
             let expired = rules.age_ms_max.is_some_and(|max| age >= max)
                 || rules.bytes_max.is_some_and(|max| bytes_after >= max);
-            let superseded = event
-                .draft
-                .event
-                .key
-                .as_ref()
-                .and_then(|key| newest.get(key));
+            let superseded = event.draft.event.key.as_ref().and_then(|key| newest.get(key));
             let compacted = rules.compaction.is_some_and(|rule| {
                 let old = age >= rule.age_ms_min;
                 let buried = event.draft.event.key.is_some()

@@ -136,10 +136,7 @@ impl Model {
             ids: HashMap::new(),
             definition,
         });
-        Self {
-            topics: topics.collect(),
-            ..Self::default()
-        }
+        Self { topics: topics.collect(), ..Self::default() }
     }
 
     /// The topics.
@@ -187,49 +184,28 @@ impl Model {
         let mut nexts: HashMap<LaneKey, u64> = HashMap::new();
         let mut placed = Vec::with_capacity(batch.drafts.len());
         for draft in &batch.drafts {
-            let lane = LaneKey {
-                topic: draft.topic,
-                partition: draft.partition.get(),
-            };
+            let lane = LaneKey { topic: draft.topic, partition: draft.partition.get() };
             let id = draft.event.id;
             let known = match fresh.get(&(draft.topic, id)) {
                 Some(known) => Some(*known),
                 None => self.find(draft.topic, &id).map(|(lane, offset)| {
                     let digest = self.lane(lane)[offset as usize].draft.digest;
-                    (
-                        digest,
-                        Placed {
-                            lane,
-                            offset,
-                            duplicate: true,
-                        },
-                    )
+                    (digest, Placed { lane, offset, duplicate: true })
                 }),
             };
             match known {
                 Some((digest, _)) if digest != draft.digest => return Outcome::IdConflict,
-                Some((_, place)) => placed.push(Placed {
-                    duplicate: true,
-                    ..place
-                }),
+                Some((_, place)) => placed.push(Placed { duplicate: true, ..place }),
                 None => {
                     let next = nexts.entry(lane).or_insert_with(|| self.next(lane));
-                    let place = Placed {
-                        lane,
-                        offset: *next,
-                        duplicate: false,
-                    };
+                    let place = Placed { lane, offset: *next, duplicate: false };
                     *next += 1;
                     fresh.insert((draft.topic, id), (draft.digest, place));
                     placed.push(place);
                 }
             }
         }
-        if batch
-            .expect
-            .iter()
-            .any(|&(lane, next)| self.next(lane) != next)
-        {
+        if batch.expect.iter().any(|&(lane, next)| self.next(lane) != next) {
             return Outcome::OffsetMismatch;
         }
         Outcome::Stored(placed)
@@ -249,23 +225,11 @@ impl Model {
                 continue;
             }
             let topic = &mut self.topics[place.lane.topic];
-            topic
-                .ids
-                .insert(draft.event.id, (place.lane.partition, place.offset));
+            topic.ids.insert(draft.event.id, (place.lane.partition, place.offset));
             let lane = &mut topic.lanes[place.lane.partition as usize];
-            assert_eq!(
-                lane.len() as u64,
-                place.offset,
-                "the model gives offsets in order"
-            );
+            assert_eq!(lane.len() as u64, place.offset, "the model gives offsets in order");
             let draft = draft.clone();
-            lane.push(StoredEvent {
-                draft,
-                seq: None,
-                appended_ms: None,
-                removed: false,
-                entry,
-            });
+            lane.push(StoredEvent { draft, seq: None, appended_ms: None, removed: false, entry });
             self.order.push((place.lane, place.offset));
         }
     }
@@ -300,11 +264,7 @@ impl Model {
     /// The log's process has died: what was acknowledged as written must still be there.
     pub fn process_died(&mut self) {
         let safe = |entry: &Entry| entry.acked && entry.strength >= Strength::Written;
-        self.written = self
-            .entries
-            .iter()
-            .rposition(safe)
-            .map_or(0, |last| last + 1);
+        self.written = self.entries.iter().rposition(safe).map_or(0, |last| last + 1);
     }
 
     /// The power went: only what was synced is sure.
@@ -314,17 +274,10 @@ impl Model {
 
     /// A receipt named the `seq` of an event and, unless it is a duplicate, its append time.
     pub fn learn(&mut self, place: Placed, seq: u64, appended_ms: u64) -> Result<(), Violation> {
-        let Placed {
-            lane,
-            offset,
-            duplicate,
-        } = place;
+        let Placed { lane, offset, duplicate } = place;
         let event = &mut self.topics[lane.topic].lanes[lane.partition as usize][offset as usize];
         if event.seq.is_some_and(|before| before != seq) {
-            let detail = format!(
-                "{lane:?} offset {offset} had seq {:?}, now {seq}",
-                event.seq
-            );
+            let detail = format!("{lane:?} offset {offset} had seq {:?}, now {seq}", event.seq);
             return Violation::err(Broken::Changed, detail);
         }
         event.seq = Some(seq);
@@ -352,11 +305,7 @@ impl Model {
             let topic = &mut self.topics[key.topic];
             let lane = &mut topic.lanes[key.partition as usize];
             let event = lane.pop().expect("every event of the order is in its lane");
-            assert_eq!(
-                lane.len() as u64,
-                offset,
-                "events go in the order they came, reversed"
-            );
+            assert_eq!(lane.len() as u64, offset, "events go in the order they came, reversed");
             topic.ids.remove(&event.draft.event.id);
             // What it had superseded must be there again: look at every removal anew.
             for event in lane {

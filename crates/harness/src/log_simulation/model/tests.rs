@@ -24,10 +24,7 @@ impl Story {
         model.define(0);
         model.define(1);
         model.acknowledge();
-        Self {
-            model,
-            source: DraftSource::new(11),
-        }
+        Self { model, source: DraftSource::new(11) }
     }
 
     fn draft(&mut self, topic: usize) -> Draft {
@@ -47,19 +44,13 @@ impl Story {
             draft.partition = Partition::ZERO;
             draft
         });
-        let batch = Batch {
-            drafts: drafts.collect(),
-            strength,
-            expect: Vec::new(),
-        };
+        let batch = Batch { drafts: drafts.collect(), strength, expect: Vec::new() };
         self.submit(&batch);
         batch
     }
 
     fn submit(&mut self, batch: &Batch) {
-        let Outcome::Stored(placed) = self.model.expect(batch) else {
-            panic!("refused")
-        };
+        let Outcome::Stored(placed) = self.model.expect(batch) else { panic!("refused") };
         self.model.commit(batch, &placed, true);
     }
 
@@ -70,11 +61,7 @@ impl Story {
             let lane = self.model.lane(key);
             let items = lane.iter().enumerate().map(|(offset, event)| {
                 let offset = offset as u64;
-                let place = self
-                    .model
-                    .order()
-                    .iter()
-                    .position(|at| *at == (key, offset));
+                let place = self.model.order().iter().position(|at| *at == (key, offset));
                 Seen::Event(SeenEvent {
                     offset,
                     seq: place.unwrap() as u64,
@@ -83,27 +70,14 @@ impl Story {
                 })
             });
             let items = items.collect();
-            seen.insert(
-                key,
-                SeenLane {
-                    start: 0,
-                    next: lane.len() as u64,
-                    items,
-                },
-            );
+            seen.insert(key, SeenLane { start: 0, next: lane.len() as u64, items });
         }
         seen
     }
 }
 
-const PLAIN: LaneKey = LaneKey {
-    topic: 0,
-    partition: 0,
-};
-const CLEANED: LaneKey = LaneKey {
-    topic: 1,
-    partition: 0,
-};
+const PLAIN: LaneKey = LaneKey { topic: 0, partition: 0 };
+const CLEANED: LaneKey = LaneKey { topic: 1, partition: 0 };
 
 fn three_commits(strength: Strength) -> Story {
     let mut story = Story::new(Cleaning::default());
@@ -180,19 +154,13 @@ fn a_commit_before_an_acknowledged_one_must_stay() {
 
 #[test]
 fn served_commits_must_stay_if_they_asked_for_a_sync() {
-    for (strength, result) in [
-        (Strength::Synced, Err(Broken::Lost)),
-        (Strength::Written, Ok(3)),
-    ] {
+    for (strength, result) in [(Strength::Synced, Err(Broken::Lost)), (Strength::Written, Ok(3))] {
         let mut story = three_commits(strength);
         story.model.served(CLEANED, 1);
         let mut seen = story.seen();
         truncate(&mut seen, PLAIN, 0);
         truncate(&mut seen, CLEANED, 0);
-        let verdict = story
-            .model
-            .recover(&seen, NOW)
-            .map_err(|violation| violation.broken);
+        let verdict = story.model.recover(&seen, NOW).map_err(|violation| violation.broken);
         assert_eq!(verdict, result);
     }
 }
@@ -212,11 +180,7 @@ fn written_commits_outlive_the_process_but_not_the_power() {
         let mut seen = story.seen();
         truncate(&mut seen, PLAIN, 4);
         truncate(&mut seen, CLEANED, 2);
-        assert_eq!(
-            story.model.recover(&seen, NOW).is_ok(),
-            right,
-            "{strength:?} {power}"
-        );
+        assert_eq!(story.model.recover(&seen, NOW).is_ok(), right, "{strength:?} {power}");
     }
 }
 
@@ -240,14 +204,8 @@ fn survivors_are_durable_from_then_on() {
 
 #[test]
 fn torn_commits_are_named() {
-    assert_eq!(
-        broken(verdict(|seen| truncate(seen, PLAIN, 5))),
-        Broken::Torn
-    );
-    assert_eq!(
-        broken(verdict(|seen| truncate(seen, CLEANED, 2))),
-        Broken::Torn
-    );
+    assert_eq!(broken(verdict(|seen| truncate(seen, PLAIN, 5))), Broken::Torn);
+    assert_eq!(broken(verdict(|seen| truncate(seen, CLEANED, 2))), Broken::Torn);
 }
 
 #[test]
@@ -263,45 +221,30 @@ fn a_later_commit_without_an_earlier_one_is_named() {
 #[test]
 fn phantoms_are_named() {
     let result = verdict(|seen| {
-        let extra = SeenEvent {
-            offset: 6,
-            seq: 99,
-            appended_ms: 1000,
-            digest: 1,
-        };
+        let extra = SeenEvent { offset: 6, seq: 99, appended_ms: 1000, digest: 1 };
         let lane = lane(seen, PLAIN);
         lane.items.push(Seen::Event(extra));
         lane.next = 7;
     });
     assert_eq!(broken(result), Broken::Phantom);
     let undefined = verdict(|seen| {
-        seen.insert(
-            LaneKey {
-                topic: 9,
-                partition: 0,
-            },
-            SeenLane::default(),
-        );
+        seen.insert(LaneKey { topic: 9, partition: 0 }, SeenLane::default());
     });
     assert_eq!(broken(undefined), Broken::Phantom);
 }
 
 #[test]
 fn changed_events_are_named() {
-    assert_eq!(
-        broken(verdict(|seen| event(seen, PLAIN, 2).digest ^= 1)),
-        Broken::Changed
-    );
+    assert_eq!(broken(verdict(|seen| event(seen, PLAIN, 2).digest ^= 1)), Broken::Changed);
     let swapped = verdict(|seen| {
         let (one, two) = (event(seen, PLAIN, 0).digest, event(seen, PLAIN, 1).digest);
         event(seen, PLAIN, 0).digest = two;
         event(seen, PLAIN, 1).digest = one;
     });
     assert_eq!(broken(swapped), Broken::Changed);
-    for change in [
-        |event: &mut SeenEvent| event.seq += 100,
-        |event: &mut SeenEvent| event.appended_ms += 1,
-    ] {
+    for change in
+        [|event: &mut SeenEvent| event.seq += 100, |event: &mut SeenEvent| event.appended_ms += 1]
+    {
         let mut story = three_commits(Strength::Written);
         let mut seen = story.seen();
         story.model.recover(&seen, NOW).unwrap();
@@ -334,10 +277,7 @@ fn holes_and_disorder_are_named() {
 
 #[test]
 fn a_start_beyond_what_is_there_is_named() {
-    assert_eq!(
-        broken(verdict(|seen| lane(seen, PLAIN).start = 1)),
-        Broken::Answer
-    );
+    assert_eq!(broken(verdict(|seen| lane(seen, PLAIN).start = 1)), Broken::Answer);
 }
 
 fn gap(seen: &mut SeenLog, key: LaneKey, (from, to): (u64, u64), reason: SeenReason) {
@@ -352,11 +292,7 @@ fn gaps_need_a_rule() {
     assert_eq!(broken(expired), Broken::Removed);
     let corrupt = verdict(|seen| gap(seen, PLAIN, (0, 2), SeenReason::Corrupt));
     assert_eq!(broken(corrupt), Broken::Lost);
-    let rules = |age, bytes| Cleaning {
-        age_ms_max: age,
-        bytes_max: bytes,
-        compaction: None,
-    };
+    let rules = |age, bytes| Cleaning { age_ms_max: age, bytes_max: bytes, compaction: None };
     for (cleaning, right) in [
         (rules(Some(NOW - 1000), None), true),
         (rules(Some(NOW - 999), None), false),
@@ -367,23 +303,13 @@ fn gaps_need_a_rule() {
         story.commit(&[1, 1, 1], Strength::Synced);
         let mut seen = story.seen();
         gap(&mut seen, CLEANED, (0, 1), SeenReason::Expired);
-        assert_eq!(
-            story.model.recover(&seen, NOW).is_ok(),
-            right,
-            "{cleaning:?}"
-        );
+        assert_eq!(story.model.recover(&seen, NOW).is_ok(), right, "{cleaning:?}");
     }
 }
 
 fn compacted() -> Story {
-    let compaction = Some(Compaction {
-        age_ms_min: 0,
-        tombstone_ms: 50_000,
-    });
-    let mut story = Story::new(Cleaning {
-        compaction,
-        ..Cleaning::default()
-    });
+    let compaction = Some(Compaction { age_ms_min: 0, tombstone_ms: 50_000 });
+    let mut story = Story::new(Cleaning { compaction, ..Cleaning::default() });
     story.source.keyed = 1000;
     story.source.keys = 1;
     story
@@ -397,11 +323,8 @@ fn compaction_keeps_the_newest_of_each_key() {
     gap(&mut seen, CLEANED, (0, 2), SeenReason::Compacted);
     assert_eq!(story.model.clone().recover(&seen, NOW), Ok(0));
     gap(&mut seen, CLEANED, (1, 2), SeenReason::Compacted);
-    lane(&mut seen, CLEANED).items[1] = Seen::Gap(SeenGap {
-        from: 2,
-        to: 3,
-        reason: SeenReason::Compacted,
-    });
+    lane(&mut seen, CLEANED).items[1] =
+        Seen::Gap(SeenGap { from: 2, to: 3, reason: SeenReason::Compacted });
     lane(&mut seen, CLEANED).items.truncate(2);
     assert_eq!(broken(story.model.recover(&seen, NOW)), Broken::Removed);
 }
@@ -437,17 +360,10 @@ fn a_removed_tombstone_takes_older_events_with_it() {
     gap(&mut seen, CLEANED, (2, 3), SeenReason::Compacted);
     let early = story.model.clone().recover(&seen, 40_000);
     assert_eq!(broken(early), Broken::Removed);
-    assert_eq!(
-        broken(story.model.clone().recover(&seen, NOW)),
-        Broken::Removed
-    );
+    assert_eq!(broken(story.model.clone().recover(&seen, NOW)), Broken::Removed);
     lane(&mut seen, CLEANED).items.clear();
     gap(&mut seen, CLEANED, (0, 0), SeenReason::Compacted);
-    let all = SeenGap {
-        from: 0,
-        to: 3,
-        reason: SeenReason::Compacted,
-    };
+    let all = SeenGap { from: 0, to: 3, reason: SeenReason::Compacted };
     lane(&mut seen, CLEANED).items = vec![Seen::Gap(all)];
     assert_eq!(story.model.recover(&seen, NOW), Ok(0));
 }
@@ -456,14 +372,8 @@ fn a_removed_tombstone_takes_older_events_with_it() {
 fn duplicates_conflicts_and_expectations() {
     let mut story = Story::new(Cleaning::default());
     let batch = story.commit(&[0, 1], Strength::Synced);
-    let Outcome::Stored(again) = story.model.expect(&batch) else {
-        panic!("refused")
-    };
-    assert!(
-        again
-            .iter()
-            .all(|place| place.duplicate && place.offset == 0)
-    );
+    let Outcome::Stored(again) = story.model.expect(&batch) else { panic!("refused") };
+    assert!(again.iter().all(|place| place.duplicate && place.offset == 0));
     let mut altered = batch.clone();
     altered.drafts[1].digest ^= 1;
     assert_eq!(story.model.expect(&altered), Outcome::IdConflict);
@@ -479,10 +389,7 @@ fn duplicates_conflicts_and_expectations() {
 
 #[test]
 fn an_id_at_two_offsets_is_named() {
-    let mut story = Story::new(Cleaning {
-        age_ms_max: Some(10),
-        ..Cleaning::default()
-    });
+    let mut story = Story::new(Cleaning { age_ms_max: Some(10), ..Cleaning::default() });
     let batch = story.commit(&[1], Strength::Synced);
     let mut seen = story.seen();
     gap(&mut seen, CLEANED, (0, 1), SeenReason::Expired);

@@ -1,0 +1,127 @@
+//! Retention and key compaction, as one job: sealed segments are written again without what is
+//! dead, and swapped in whole.
+//!
+//! 1. Retention moves the start of a lane. The new start is a record in the log, durable before
+//!    any byte goes, so that a reader of what is gone is always told where history starts.
+//! 2. Runs of sealed segments that have enough dead events, or that have become small, are copied
+//!    without the dead ones into one segment of a higher generation: written beside, synced,
+//!    indexed, then renamed. From that moment it replaces the run; if the process dies before the
+//!    old files are removed, opening the log removes them.
+//! 3. A segment with damage is left alone: it may be wanted for repair.
+//!
+//! An event of a compacted topic is dead if a newer one of its key exists and it is old enough. A
+//! tombstone is dead if it is the newest, old enough, and nothing older of its key is left that it
+//! would have to keep hidden. What a hold keeps is never dead.
+
+mod plan;
+
+mod rewrite;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use promethean_event::Offset;
+
+use crate::engine::{Engine, Segment, Spare};
+use crate::error::{AppendError, ReadError};
+use crate::log::Log;
+use crate::options::Drive;
+use crate::topic::Lane;
+
+use plan::Plan;
+
+/// Offsets that must stay, whatever the topics' rules say: from each of these on.
+#[derive(Debug, Clone, Default)]
+pub struct Holds(HashMap<Lane, Offset>);
+
+impl Holds {
+    /// Keeps a lane from an offset on. Of several holds on a lane the lowest counts.
+    pub fn keep(&mut self, lane: Lane, from: Offset) {
+        let held = self.0.entry(lane).or_insert(from);
+        *held = from.min(*held);
+    }
+
+    fn of(&self, lane: Lane) -> u64 {
+        self.0.get(&lane).map_or(u64::MAX, |offset| offset.get())
+    }
+}
+
+/// Why cleaning stopped. What was done is done, the rest is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CleanError {
+    /// A segment could not be read.
+    #[error("cleaning stopped at a segment that cannot be read")]
+    Read(#[from] ReadError),
+    /// The new start of a lane could not be written.
+    #[error("cleaning stopped because the log takes no writes")]
+    Append(#[from] AppendError),
+    /// A new segment could not be written.
+    #[error("cleaning stopped because storage failed")]
+    Io(#[from] io::Error),
+}
+
+/// Cleans the log once. Gives how many segments were written again or removed.
+pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<usize, CleanError> {
+    let _one_at_a_time = engine.cleaning();
+    let now = engine.site.options.clock.now().millis();
+    let starts = plan::starts(engine, holds, now)?;
+    if !starts.is_empty() {
+        let ticket = log.trim(starts);
+        if engine.site.options.drive == Drive::Caller {
+            log.commit_waiting();
+        }
+        ticket.wait()?;
+    }
+    let mut cleaned = 0;
+    let mut from = 0;
+    // Oldest first: whether a tombstone may go depends on what is left before it.
+    while let Some(run) = Plan::next(engine, holds, now, from)? {
+        from = run.end_seq();
+        cleaned += run.segments.len();
+        let segments = run.segments.clone();
+        let replacement = rewrite::rewrite(engine, run)?;
+        swap(engine, segments, replacement)?;
+    }
+    Ok(cleaned)
+}
+
+/// Puts the new segment in the place of the old ones, and lets go of their files.
+fn swap(
+    engine: &Engine,
+    old: Vec<Arc<Segment>>,
+    new: Option<Arc<Segment>>,
+) -> Result<(), CleanError> {
+    let names: Vec<_> = old.iter().map(|segment| segment.name).collect();
+    {
+        let mut state = engine.write();
+        let place = state.sealed.iter().position(|segment| names.contains(&segment.name));
+        state.sealed.retain(|segment| !names.contains(&segment.name));
+        if let (Some(place), Some(new)) = (place, new) {
+            state.sealed.insert(place, new);
+        }
+    }
+    for segment in old {
+        let name = segment.name;
+        let reusable = Arc::into_inner(segment).map(|segment| segment.file);
+        engine.site.disk.remove(&name.index_file())?;
+        // A reader may still have the file: only one that nobody holds is used again.
+        match reusable.filter(|file| Arc::strong_count(file) == 1) {
+            Some(file) if wants_spare(engine, &*file)? => {
+                let spare =
+                    Spare { name: engine.site.upkeep.spare_name(), bytes: file.len()?, file };
+                engine.site.disk.rename(&name.segment_file(), &spare.name)?;
+                engine.site.upkeep.put_spare(spare);
+            }
+            _ => engine.site.disk.remove(&name.segment_file())?,
+        }
+    }
+    Ok(())
+}
+
+fn wants_spare(engine: &Engine, file: &dyn crate::disk::DiskFile) -> io::Result<bool> {
+    let options = &engine.site.options;
+    Ok(engine.site.upkeep.spare_count() < options.spare_segments
+        && file.len()? >= options.segment_bytes_min)
+}
