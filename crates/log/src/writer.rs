@@ -119,12 +119,14 @@ impl Writer {
             }
         }
         let (batches, fresh, next_seq) = placement.finish();
-        let waiting = answer_unwritten(waiting, appended_at);
         let result = if fresh.is_empty() {
             self.sync_for_duplicates(durability)
         } else {
-            self.write_events(batches, &fresh, system)
-                .and_then(|placed| self.finish_events(placed, next_seq, durability))
+            self.write_events(batches, &fresh, system).and_then(|placed| {
+                // Not before: a full disk must not take back a place that was given.
+                waiting = answer_unsynced(mem::take(&mut waiting), appended_at);
+                self.finish_events(placed, next_seq, durability)
+            })
         };
         answer_all(waiting, result.map_err(|error| self.note(error)), appended_at);
     }
@@ -500,11 +502,11 @@ impl Writer {
 
 type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
 
-/// Answers those who did not ask for a write; gives back the others.
-fn answer_unwritten(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
-    let (unwritten, rest): (Vec<_>, Vec<_>) =
+/// Answers those who asked for nothing more than a place; gives back the others.
+fn answer_unsynced(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
+    let (placed, rest): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, wanted, _)| *wanted == Durability::None);
-    answer_all(unwritten, Ok(()), appended_at);
+    answer_all(placed, Ok(()), appended_at);
     rest
 }
 
