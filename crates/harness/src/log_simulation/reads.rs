@@ -26,7 +26,7 @@ impl Session {
     fn readable<T>(&self, result: Result<T, ReadError>) -> Result<Option<T>, Violation> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(ReadError::Io(_)) if self.may_fail() => Ok(None),
+            Err(ReadError::Io(_) | ReadError::Damaged { .. }) if self.may_fail() => Ok(None),
             Err(error) => Violation::err(Broken::Failed, format!("a read fails: {error:?}")),
         }
     }

@@ -1,9 +1,19 @@
 use super::draft::Draft;
+use super::fault::Call;
 use super::model::{Batch, LaneKey, Outcome, Placed, Strength};
 use super::profile::CleaningStyle;
 use super::session::{Running, Session, Waiting};
-use super::subject::{Answer, Receipts, Refusal};
+use super::subject::{Answer, Receipts, Refusal, Subject};
 use super::violation::{Broken, Violation};
+
+/// What has become of a request whose answer is a failure of the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It was never written.
+    Refused,
+    /// It may be there or not.
+    Open,
+}
 
 impl Session {
     /// One step, drawn by the profile's weights.
@@ -77,6 +87,9 @@ impl Session {
                 if self.commit()? == Running::No {
                     return Ok(Running::No);
                 }
+                if self.log.as_ref().is_some_and(|log| !log.knows(draft.topic)) {
+                    return Ok(Running::Yes);
+                }
             }
         }
         let Some(log) = &self.log else {
@@ -141,50 +154,50 @@ impl Session {
     pub(super) fn commit(&mut self) -> Result<Running, Violation> {
         if let Some(log) = &self.log {
             self.disk.note(|| format!("COMMIT {} requests", self.waiting.len()));
-            let fired = self.disk.fired();
             log.commit_waiting();
-            let running = self.settle()?;
-            if running == Running::Yes && fired.is_none() && self.disk.fired().is_some() {
-                return self.resume();
-            }
-            return Ok(running);
         }
         self.settle()
     }
 
-    /// After a commit that failed for want of room: what was only to have a place may be gone.
-    fn resume(&mut self) -> Result<Running, Violation> {
-        let Some(seen) = self.read_all()? else {
-            return Ok(Running::No);
-        };
-        self.model.resume(&seen, self.latest_ms)?;
-        Ok(Running::Yes)
-    }
-
     /// Takes the answers to everything that waits.
     pub(super) fn settle(&mut self) -> Result<Running, Violation> {
-        let Some(log) = self.log.take() else {
+        let Some(mut log) = self.log.take() else {
             return Ok(Running::No);
         };
-        let poisoned_before = self.poisoned;
-        let mut log = log;
+        let fate = self.fate_of_failed(&log);
+        let failed = log.has_failed();
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
                 Waiting::Define(topic, ticket) => {
                     let answer = log.defined(topic, &ticket);
-                    self.settle_define(topic, answer)?;
+                    self.settle_define(topic, answer, fate)?;
                 }
                 Waiting::Append(batch, ticket) => {
                     let answer = log.appended(&ticket);
-                    self.settle_append(&batch, answer, poisoned_before)?;
+                    self.settle_append(&batch, answer, fate)?;
                 }
             }
         }
+        self.poisoned = failed;
         self.log = Some(log);
-        Ok(if self.poisoned || self.disk.is_off() { Running::No } else { Running::Yes })
+        Ok(if failed || self.disk.is_off() { Running::No } else { Running::Yes })
     }
 
-    fn settle_define(&mut self, topic: usize, answer: Answer<()>) -> Result<(), Violation> {
+    /// What has become of requests that are answered with a failure of the storage.
+    fn fate_of_failed(&self, log: &Subject) -> Fate {
+        let before_the_write = !matches!(self.disk.fired(), Some(Call::Write | Call::SyncData));
+        if self.poisoned || !log.has_failed() || (self.disk.is_off() && before_the_write) {
+            return Fate::Refused;
+        }
+        Fate::Open
+    }
+
+    fn settle_define(
+        &mut self,
+        topic: usize,
+        answer: Answer<()>,
+        fate: Fate,
+    ) -> Result<(), Violation> {
         match answer {
             Answer::Yes(()) => {
                 // A definition that was there needs no commit and makes nothing else durable.
@@ -195,15 +208,12 @@ impl Session {
                 Ok(())
             }
             Answer::No(refusal) => {
-                if refusal == Refusal::StorageFailed && !self.poisoned {
+                if refusal == Refusal::StorageFailed && fate == Fate::Open {
                     self.model.define(topic);
                 }
                 self.refused(&refusal)
             }
-            Answer::Silence => {
-                self.model.define(topic);
-                self.silence("definition")
-            }
+            Answer::Silence => self.silence("definition"),
         }
     }
 
@@ -211,7 +221,7 @@ impl Session {
         &mut self,
         batch: &Batch,
         answer: Answer<Receipts>,
-        poisoned_before: bool,
+        fate: Fate,
     ) -> Result<(), Violation> {
         let expected = self.model.expect(batch);
         self.disk.note(|| {
@@ -220,10 +230,7 @@ impl Session {
             format!("APPEND {count} {strength:?} {expect:?}: {answer:?}, expected {expected:?}")
         });
         match (answer, expected) {
-            // What is only to have a place may be answered before the storage fails.
-            (Answer::Yes(_), _)
-                if poisoned_before || (self.poisoned && batch.strength > Strength::None) =>
-            {
+            (Answer::Yes(_), _) if self.poisoned => {
                 Violation::err(Broken::Accepted, "an append after the storage had failed")
             }
             (Answer::Yes(receipts), Outcome::Stored(placed)) => {
@@ -238,8 +245,7 @@ impl Session {
                 Ok(())
             }
             (Answer::No(refusal @ (Refusal::StorageFailed | Refusal::NoSpace)), expected) => {
-                // Refused from the first failure on; what the failing commit held is open.
-                let open = refusal == Refusal::StorageFailed && !poisoned_before;
+                let open = refusal == Refusal::StorageFailed && fate == Fate::Open;
                 if let (Outcome::Stored(placed), true) = (expected, open) {
                     self.model.commit(batch, &placed, false);
                     self.tally.indeterminate += 1;
@@ -249,13 +255,7 @@ impl Session {
             (Answer::No(refusal), expected) => {
                 Violation::err(Broken::Answer, format!("{refusal:?} where {expected:?} was due"))
             }
-            (Answer::Silence, expected) => {
-                if let Outcome::Stored(placed) = expected {
-                    self.model.commit(batch, &placed, false);
-                    self.tally.indeterminate += 1;
-                }
-                self.silence("append")
-            }
+            (Answer::Silence, _) => self.silence("append"),
         }
     }
 
@@ -285,19 +285,13 @@ impl Session {
     fn refused(&mut self, refusal: &Refusal) -> Result<(), Violation> {
         self.tally.refused += 1;
         match refusal {
-            Refusal::StorageFailed if self.may_fail() => {
-                self.poisoned = true;
-                Ok(())
-            }
+            Refusal::StorageFailed if self.may_fail() => Ok(()),
             Refusal::NoSpace if self.crowded || self.disk.fired().is_some() => Ok(()),
             other => Violation::err(Broken::Failed, format!("{other:?} without a cause")),
         }
     }
 
     fn silence(&self, what: &str) -> Result<(), Violation> {
-        if self.disk.is_off() {
-            return Ok(());
-        }
         Violation::err(Broken::Answer, format!("the writer left a {what} without an answer"))
     }
 

@@ -118,6 +118,11 @@ impl Subject {
         self.log.clean(&Holds::default()).map_err(|error| error.to_string())
     }
 
+    /// Whether the log takes no more writes.
+    pub(super) fn has_failed(&self) -> bool {
+        self.log.failure().is_some()
+    }
+
     pub(super) fn close(&self) {
         self.log.close();
     }
