@@ -298,6 +298,10 @@ impl Session {
     /// Upkeep: spare files and side files, or a round of the cleaner.
     fn maintain(&mut self) -> Result<Running, Violation> {
         let cleaning = self.profile.cleaning != CleaningStyle::Keep && self.random.chance(500);
+        // The cleaner commits on its own, and with it what waits.
+        if cleaning && self.commit()? == Running::No {
+            return Ok(Running::No);
+        }
         let Some(log) = &self.log else {
             return Ok(Running::No);
         };
