@@ -131,7 +131,8 @@ impl Writer {
         answer_all(waiting, result.map_err(|error| self.note(error)), appended_at);
     }
 
-    /// A duplicate of an event that is only written so far must not be called synced.
+    /// A duplicate of an event that is only written so far must not be called synced; nor must
+    /// such an event supersede one that is.
     fn sync_for_duplicates(&mut self, durability: Durability) -> Result<(), WriteError> {
         if durability == Durability::Synced && self.synced_to < self.segment.position {
             self.sync()?;
@@ -426,6 +427,10 @@ impl Writer {
             Request::Define { definition, answer } => answer.give(self.define(&definition)),
             Request::Remove { topic, answer } => {
                 answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
+            }
+            Request::Trim { starts, answer } if starts.is_empty() => {
+                let synced = self.sync_for_duplicates(Durability::Synced);
+                answer.give(synced.map_err(|error| self.note(error)));
             }
             Request::Trim { starts, answer } => {
                 let entries: Vec<_> = starts
