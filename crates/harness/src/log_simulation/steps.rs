@@ -244,6 +244,11 @@ impl Session {
                 self.tally.refused += 1;
                 Ok(())
             }
+            // Refused for the sake of a batch before it whose commit has failed then.
+            (Answer::No(Refusal::IdConflict | Refusal::OffsetMismatch), _) if self.may_fail() => {
+                self.tally.refused += 1;
+                Ok(())
+            }
             (Answer::No(refusal @ (Refusal::StorageFailed | Refusal::NoSpace)), expected) => {
                 let open = refusal == Refusal::StorageFailed && fate == Fate::Open;
                 if let (Outcome::Stored(placed), true) = (expected, open) {

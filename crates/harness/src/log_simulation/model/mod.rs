@@ -180,6 +180,9 @@ impl Model {
 
     /// What the log has to answer to `batch`, were it the next one.
     pub fn expect(&self, batch: &Batch) -> Outcome {
+        if batch.expect.iter().any(|&(lane, next)| self.next(lane) != next) {
+            return Outcome::OffsetMismatch;
+        }
         let mut fresh: HashMap<(usize, EventId), (u64, Placed)> = HashMap::new();
         let mut nexts: HashMap<LaneKey, u64> = HashMap::new();
         let mut placed = Vec::with_capacity(batch.drafts.len());
@@ -204,9 +207,6 @@ impl Model {
                     placed.push(place);
                 }
             }
-        }
-        if batch.expect.iter().any(|&(lane, next)| self.next(lane) != next) {
-            return Outcome::OffsetMismatch;
         }
         Outcome::Stored(placed)
     }
