@@ -46,6 +46,8 @@ mod cleaner;
 
 mod recovery;
 
+mod survey;
+
 mod log;
 
 mod options;
@@ -79,5 +81,6 @@ pub use planted::PlantedBug;
 pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit};
 pub use recovery::{Damage, OpenReport};
 pub use segment::Record;
+pub use survey::{SegmentSurvey, Survey, TopicSurvey, survey};
 pub use ticket::Ticket;
 pub use topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};

@@ -41,7 +41,7 @@ struct Running {
     /// The writer itself, where the caller drives it.
     writer: Mutex<Option<Writer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    _lock: Option<DirectoryLock>,
+    lock: Mutex<Option<DirectoryLock>>,
 }
 
 impl Log {
@@ -77,7 +77,7 @@ impl Log {
             engine: Arc::clone(&engine),
             writer: Mutex::new(writer),
             threads: Mutex::new(threads),
-            _lock: lock,
+            lock: Mutex::new(lock),
         };
         Ok((Self { engine, running: Arc::new(running) }, report))
     }
@@ -285,6 +285,7 @@ impl Running {
             // What is left over is found and used when the log is opened again.
             drop(self.engine.site.disk.remove(&spare.name));
         }
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.engine.waiting.wake_all();
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use promethean_event::EventId;
 
-use crate::engine::{Engine, ReadPlace, Segment};
+use crate::engine::{Engine, ReadPlace, Segment, State};
 use crate::error::ReadError;
 use crate::index::{id_hash, key_hash};
 use crate::segment::{FRAME_HEADER_BYTES, FrameHeader, Record};
@@ -32,7 +32,7 @@ impl Engine {
         };
         let (active, sealed) = {
             let state = self.read();
-            (self.in_active(&state, state.active.index.find_id(id, hash)), state.sealed.clone())
+            (in_active(&state, state.active.index.find_id(id, hash)), state.sealed.clone())
         };
         if let Some(record) = first_record(&active, wanted)? {
             return Ok(Some(record));
@@ -67,7 +67,7 @@ impl Engine {
         let wanted = |record: &Record| record.lane().topic == topic && record.key() == Some(key);
         let (active, sealed) = {
             let state = self.read();
-            (self.in_active(&state, state.active.index.find_key(hash)), state.sealed.clone())
+            (in_active(&state, state.active.index.find_key(hash)), state.sealed.clone())
         };
         let mut found = Vec::new();
         self.collect(&active, wanted, max, &mut found)?;
@@ -105,16 +105,6 @@ impl Engine {
     pub(crate) fn is_kept(&self, record: &Record) -> bool {
         let lane = self.read().catalog.lane(record.lane());
         lane.is_some_and(|lane| record.offset() >= lane.start)
-    }
-
-    /// Candidates in the active segment; those in memory need no disk.
-    fn in_active(&self, state: &crate::engine::State, positions: Vec<u32>) -> Vec<Candidate> {
-        let place = state.active.place();
-        let cached = positions.into_iter().map(|position| {
-            let bytes = state.tail.get(state.active.name, position);
-            Candidate { place: place.clone(), position, bytes }
-        });
-        cached.collect()
     }
 
     /// The first offset of a lane that was appended at or after a time; the end if there is none.
@@ -235,4 +225,14 @@ fn first_record(
         }
     }
     Ok(None)
+}
+
+/// Candidates in the active segment; those in memory need no disk.
+fn in_active(state: &State, positions: Vec<u32>) -> Vec<Candidate> {
+    let place = state.active.place();
+    let cached = positions.into_iter().map(|position| {
+        let bytes = state.tail.get(state.active.name, position);
+        Candidate { place: place.clone(), position, bytes }
+    });
+    cached.collect()
 }

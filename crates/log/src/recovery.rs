@@ -204,25 +204,30 @@ impl Opening {
                 continue;
             }
             if segment.name.generation > 0 {
-                covered_to = self.side_file(&segment)?.footer().next_seq;
+                covered_to = self.side_file(&segment)?.0.footer().next_seq;
             }
             kept.push(segment);
         }
         Ok(kept)
     }
 
-    /// The side file of a segment, built again if need be.
-    fn side_file(&mut self, found: &Found) -> Result<SideFile, OpenError> {
+    /// The side file of a segment, built again if need be, and the holes that it tells of.
+    fn side_file(&mut self, found: &Found) -> Result<(SideFile, Vec<Range<u64>>), OpenError> {
         let Found { name, salt, file } = found;
+        let read = |side: Arc<dyn DiskFile>| {
+            let side = SideFile::open(side, *name, *salt, &self.filters)?;
+            let holes = side.holes()?;
+            Ok((side, holes))
+        };
         let opened = self.site.disk.open(&name.index_file()).map_err(SideFileError::from);
-        match opened.and_then(|side| SideFile::open(side, *name, *salt, &self.filters)) {
+        match opened.and_then(read) {
             Ok(side) => return Ok(side),
             Err(SideFileError::Io(error)) => return Err(error.into()),
             Err(SideFileError::Damaged) => {}
         }
+        let built = read(build(&*self.site.disk, &**file, *name, *salt)?);
         self.report.rebuilt.push(name.index_file());
-        let side = build(&*self.site.disk, &**file, *name, *salt)?;
-        SideFile::open(side, *name, *salt, &self.filters).map_err(|error| match error {
+        built.map_err(|error| match error {
             SideFileError::Io(error) => error.into(),
             SideFileError::Damaged => {
                 OpenError::Damaged { file: name.index_file(), reason: "it does not read back" }
@@ -232,15 +237,9 @@ impl Opening {
 
     /// A segment that is not the newest one.
     fn open_sealed(&mut self, found: Found) -> Result<(), OpenError> {
-        let side = self.side_file(&found)?;
+        let (side, mut holes) = self.side_file(&found)?;
         let footer = side.footer().clone();
         let file = found.name.segment_file();
-        let mut holes = side.holes().map_err(|error| match error {
-            SideFileError::Io(error) => OpenError::Io(error),
-            SideFileError::Damaged => {
-                OpenError::Damaged { file: found.name.index_file(), reason: "it does not read" }
-            }
-        })?;
         for hole in &holes {
             self.report.damage.push(Damage {
                 file: file.clone(),

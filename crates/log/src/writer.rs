@@ -128,7 +128,8 @@ impl Writer {
                 self.finish_events(placed, next_seq, durability)
             })
         };
-        answer_all(waiting, result.map_err(|error| self.note(error)), appended_at);
+        let result = result.map_err(|error| self.note(error));
+        answer_all(waiting, &result, appended_at);
     }
 
     /// A duplicate of an event that is only written so far must not be called synced; nor must
@@ -511,11 +512,11 @@ type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
 fn answer_unsynced(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
     let (placed, rest): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, wanted, _)| *wanted == Durability::None);
-    answer_all(placed, Ok(()), appended_at);
+    answer_all(placed, &Ok(()), appended_at);
     rest
 }
 
-fn answer_all(waiting: Vec<Waiting>, result: Result<(), AppendError>, appended_at: Timestamp) {
+fn answer_all(waiting: Vec<Waiting>, result: &Result<(), AppendError>, appended_at: Timestamp) {
     for (receipts, durability, answer) in waiting {
         answer.give(result.clone().map(|()| Appended { receipts, appended_at, durability }));
     }

@@ -79,7 +79,7 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
         // What supersedes an event must be as durable as the event was, before that one goes.
         trim(log, engine, Vec::new())?;
         let segments = run.segments.clone();
-        let replacement = rewrite::rewrite(engine, run)?;
+        let replacement = rewrite::rewrite(engine, &run)?;
         swap(engine, segments, replacement)?;
     }
     Ok(cleaned)

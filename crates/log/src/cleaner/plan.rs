@@ -82,6 +82,7 @@ pub(super) struct Verdict {
     /// Newest events of keys that nothing older stands behind: dead if they are old tombstones.
     exposed: HashSet<u32>,
     rules: Rules,
+    now: u64,
     dead_bytes: u64,
     bytes: u64,
 }
@@ -94,8 +95,7 @@ struct LaneRule {
     removed: bool,
     start: u64,
     hold: u64,
-    /// Append times up to which events and tombstones are old enough.
-    compaction: Option<(u64, u64)>,
+    compaction: Option<Compaction>,
 }
 
 impl Plan {
@@ -179,18 +179,16 @@ impl Verdict {
         if rule.removed || header.offset < rule.start {
             return true;
         }
-        let Some((events_to, tombstones_to)) = rule.compaction else {
+        let Some(Compaction { age_ms_min, tombstone_ms }) = rule.compaction else {
             return false;
         };
-        if header.offset >= rule.hold {
+        let older_than = |age: u64| header.append_ms.saturating_add(age) <= self.now;
+        if header.offset >= rule.hold || !older_than(age_ms_min) {
             return false;
         }
-        if self.superseded.contains(&position) {
-            return header.append_ms <= events_to;
-        }
-        header.is_tombstone()
-            && header.append_ms <= tombstones_to
-            && self.exposed.contains(&position)
+        let is_old_tombstone = || header.is_tombstone() && older_than(tombstone_ms);
+        self.superseded.contains(&position)
+            || self.exposed.contains(&position) && is_old_tombstone()
     }
 }
 
@@ -207,7 +205,8 @@ impl Judge<'_> {
         let Some(segment) = self.sealed.get(place) else {
             return Ok(Verdict::default());
         };
-        let mut verdict = Verdict { bytes: segment.end_position, ..Verdict::default() };
+        let (bytes, now) = (segment.end_position, self.now);
+        let mut verdict = Verdict { bytes, now, ..Verdict::default() };
         let lanes = self.engine.ask(segment, |index| index.lane_entries())?;
         for entry in lanes {
             let rule = self.rule(entry.lane);
@@ -232,15 +231,11 @@ impl Judge<'_> {
         let Some(topic) = state.catalog.live(lane.topic) else {
             return LaneRule { removed: true, start: 0, hold: u64::MAX, compaction: None };
         };
-        let times = |Compaction { age_ms_min, tombstone_ms }| {
-            let events_to = self.now.saturating_sub(age_ms_min);
-            (events_to, events_to.min(self.now.saturating_sub(tombstone_ms)))
-        };
         LaneRule {
             removed: false,
             start: topic.lane(lane.partition).map_or(0, |lane| lane.start.get()),
             hold: self.holds.of(lane),
-            compaction: topic.definition.cleaning.compaction.map(times),
+            compaction: topic.definition.cleaning.compaction,
         }
     }
 
@@ -255,7 +250,9 @@ impl Judge<'_> {
             .rules
             .iter()
             .filter(|(_, rule)| {
-                rule.compaction.is_some_and(|(to, _)| segment.append_ms.start <= to)
+                rule.compaction.is_some_and(|compaction| {
+                    segment.append_ms.start.saturating_add(compaction.age_ms_min) <= self.now
+                })
             })
             .map(|(lane, _)| lane.topic)
             .collect();

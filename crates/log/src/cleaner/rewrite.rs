@@ -16,7 +16,7 @@ use crate::segment::{
 };
 
 /// Writes the run again without what is dead. `None` if nothing is left and nothing is before it.
-pub(super) fn rewrite(engine: &Engine, run: Plan) -> Result<Option<Arc<Segment>>, CleanError> {
+pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>>, CleanError> {
     let Some(first) = run.segments.first() else {
         return Ok(None);
     };
@@ -25,12 +25,12 @@ pub(super) fn rewrite(engine: &Engine, run: Plan) -> Result<Option<Arc<Segment>>
     let unfinished = format!("{}.tmp", name.segment_file());
     let disk = &*engine.site.disk;
     let file = disk.create(&unfinished)?;
-    match copy(engine, &run, name, &file) {
+    match copy(engine, run, name, &file) {
         Ok(copied) if copied.events == 0 && run.is_oldest => {
             disk.remove(&unfinished)?;
             Ok(None)
         }
-        Ok(copied) => publish(engine, &run, name, (unfinished, file), copied.salt).map(Some),
+        Ok(copied) => publish(engine, run, name, (unfinished, file), copied.salt).map(Some),
         Err(error) => {
             // Left behind, it is removed when the log is opened; tried here to make room.
             drop(disk.remove(&unfinished));
@@ -177,7 +177,7 @@ impl Output<'_> {
 
     fn empty(&mut self, kind: FrameKind, seq: u64, append_ms: u64) -> io::Result<()> {
         let header = self.header(kind, seq, append_ms);
-        self.write(header, &mut vec![0; FRAME_HEADER_BYTES])
+        self.write(header, &mut [0; FRAME_HEADER_BYTES])
     }
 
     const fn header(&self, kind: FrameKind, first_seq: u64, append_ms: u64) -> FrameHeader {
@@ -192,7 +192,7 @@ impl Output<'_> {
         }
     }
 
-    fn write(&mut self, header: FrameHeader, frame: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&mut self, header: FrameHeader, frame: &mut [u8]) -> io::Result<()> {
         let body_bytes = (frame.len() - FRAME_HEADER_BYTES) as u32;
         self.chain = FrameHeader { body_bytes, ..header }.seal(self.salt, frame);
         self.file.write_at(frame, self.position)?;

@@ -57,6 +57,19 @@ impl PagedFile {
         Self { file, salt }
     }
 
+    /// Checks all pages of the file but its last `rest` bytes.
+    pub(crate) fn check(&self, rest: u64) -> Result<(), PageError> {
+        let paged = self.file.len()?.saturating_sub(rest);
+        let pages = paged / PAGE_BYTES as u64;
+        if paged % PAGE_BYTES as u64 != 0 {
+            return Err(PageError::Damaged);
+        }
+        for page in 0..pages {
+            self.read(page * PAYLOAD_BYTES as u64, PAYLOAD_BYTES)?;
+        }
+        Ok(())
+    }
+
     /// `count` bytes from `start`, as they were before pagination.
     pub(crate) fn read(&self, start: u64, count: usize) -> Result<Vec<u8>, PageError> {
         let first = start / PAYLOAD_BYTES as u64;

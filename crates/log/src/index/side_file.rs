@@ -120,6 +120,11 @@ impl SideFile {
         Ok(self.pages.read(start, count)?)
     }
 
+    /// Reads every page and checks it.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        Ok(self.pages.check(FOOTER_BYTES as u64)?)
+    }
+
     /// Damaged stretches of the segment.
     pub(crate) fn holes(&self) -> Result<Vec<Range<u64>>> {
         let [.., holes] = self.footer.sections;

@@ -11,7 +11,7 @@ use promethean_log::{
     PageLimit, ReadError, Record, TopicDefinition, TopicId,
 };
 
-fn small() -> Options {
+pub(crate) fn small() -> Options {
     Options {
         segment_bytes_min: 16 * 1024,
         segment_bytes_max: 16 * 1024,
@@ -21,37 +21,37 @@ fn small() -> Options {
     }
 }
 
-fn open(path: &Path) -> Log {
+pub(crate) fn open(path: &Path) -> Log {
     let (log, report) = Log::open_dir(path, small()).unwrap();
     assert_eq!(report, OpenReport::default());
     log
 }
 
-fn topic(name: &str) -> Topic {
+pub(crate) fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
 
-fn define(log: &Log, name: &str, partitions: u32) -> TopicId {
+pub(crate) fn define(log: &Log, name: &str, partitions: u32) -> TopicId {
     let partitions = PartitionCount::new(partitions).unwrap();
     let definition = TopicDefinition::new(topic(name)).with_partitions(partitions);
     log.define(definition).wait().unwrap()
 }
 
-fn event(name: &str, key: &str, payload: &str) -> NewEvent {
+pub(crate) fn event(name: &str, key: &str, payload: &str) -> NewEvent {
     let payload = Payload::parse(payload.to_owned()).unwrap();
     let event = NewEvent::new(EventId::generate(), Timestamp::from_millis(1), topic(name), payload);
     event.with_key(Key::new(key).unwrap())
 }
 
-fn append(log: &Log, events: Vec<NewEvent>) -> promethean_log::Appended {
+pub(crate) fn append(log: &Log, events: Vec<NewEvent>) -> promethean_log::Appended {
     log.append(&Append { events, ..Append::default() }).wait().unwrap()
 }
 
-fn lane(topic: TopicId, partition: u32) -> Lane {
+pub(crate) fn lane(topic: TopicId, partition: u32) -> Lane {
     Lane { topic, partition: promethean_event::Partition::new(partition) }
 }
 
-fn read_all(log: &Log, lane: Lane) -> Vec<Record> {
+pub(crate) fn read_all(log: &Log, lane: Lane) -> Vec<Record> {
     let mut reader = log.read(lane, Offset::ZERO).unwrap();
     let mut all = Vec::new();
     loop {
@@ -65,7 +65,7 @@ fn read_all(log: &Log, lane: Lane) -> Vec<Record> {
 }
 
 /// Fills several segments with events of 30 keys in two topics; gives them in order.
-fn fill(log: &Log, count: usize) -> Vec<NewEvent> {
+pub(crate) fn fill(log: &Log, count: usize) -> Vec<NewEvent> {
     let mut events = Vec::new();
     for number in 0..count {
         let name = if number % 3 == 0 { "b" } else { "a" };

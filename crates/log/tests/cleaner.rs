@@ -1,0 +1,253 @@
+//! Retention and compaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use promethean_event::{Offset, Partition, Timestamp};
+use promethean_log::{
+    Cleaning, Clock, Compaction, Gap, GapReason, Holds, Lane, Log, Options, PageLimit, Record,
+    TopicDefinition, TopicId,
+};
+
+use crate::order_and_search::{append, event, small, topic};
+
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Cleaned {
+    directory: tempfile::TempDir,
+    clock: Arc<HandClock>,
+    log: Log,
+    lane: Lane,
+}
+
+impl Cleaned {
+    fn new(cleaning: Cleaning) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(HandClock::default());
+        let log = Self::open(directory.path(), &clock);
+        let definition = TopicDefinition::new(topic("a")).with_cleaning(cleaning);
+        let a = log.define(definition).wait().unwrap();
+        log.define(TopicDefinition::new(topic("b"))).wait().unwrap();
+        Self { directory, clock, log, lane: lane(a) }
+    }
+
+    fn open(path: &std::path::Path, clock: &Arc<HandClock>) -> Log {
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let options = Options { clock, clean_share_min: 0.0, ..small() };
+        let (log, report) = Log::open_dir(path, options).unwrap();
+        assert_eq!(report.damage, []);
+        log
+    }
+
+    fn reopen(&mut self) {
+        self.log.close();
+        self.log = Self::open(self.directory.path(), &self.clock);
+    }
+
+    fn set_time(&self, millis: u64) {
+        self.clock.0.store(millis, Ordering::Relaxed);
+    }
+
+    fn publish(&self, key: &str, payload: &str) {
+        append(&self.log, vec![event("a", key, payload)]);
+    }
+
+    /// Events that keep nobody, to move what is before them into sealed segments.
+    fn fill(&self) {
+        let filling = format!("\"{}\"", "x".repeat(200));
+        for _ in 0..80 {
+            append(&self.log, vec![event("b", "k", &filling)]);
+        }
+        self.log.settle().unwrap();
+    }
+
+    fn read(&self) -> (Vec<Record>, Vec<Gap>) {
+        let mut reader = self.log.read(self.lane, Offset::ZERO).unwrap();
+        let (mut records, mut gaps) = (Vec::new(), Vec::new());
+        loop {
+            let page = reader.next_page(PageLimit { events: 7, bytes: 1 << 20 }).unwrap();
+            gaps.extend(page.gaps.iter().copied());
+            if page.records.is_empty() {
+                return (records, gaps);
+            }
+            records.extend(page.records);
+        }
+    }
+
+    fn payloads(&self) -> Vec<String> {
+        let payload = |record: &Record| record.payload().as_str().to_owned();
+        self.read().0.iter().map(payload).collect()
+    }
+}
+
+fn lane(topic: TopicId) -> Lane {
+    Lane { topic, partition: Partition::ZERO }
+}
+
+#[test]
+fn age_moves_the_start_and_says_so() {
+    let mut cleaned = Cleaned::new(Cleaning { age_ms_max: Some(100), ..Cleaning::default() });
+    for number in 0..50 {
+        cleaned.set_time(number * 10);
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.fill();
+    cleaned.log.clean(&Holds::default()).unwrap();
+    let bytes = cleaned.log.bytes();
+    for _ in 0..2 {
+        let (records, gaps) = cleaned.read();
+        assert_eq!(records[0].offset().get(), 39, "490 - 100");
+        assert_eq!(records.len(), 11);
+        let (from, to) = (Offset::ZERO, Offset::new(39));
+        assert_eq!(gaps, [Gap { lane: cleaned.lane, from, to, reason: GapReason::Expired }]);
+        assert_eq!(cleaned.log.lane(cleaned.lane).unwrap().start.get(), 39);
+        let key = "k".parse().unwrap();
+        assert_eq!(cleaned.log.history(cleaned.lane.topic, &key, 100).unwrap().len(), 11);
+        cleaned.reopen();
+    }
+    assert_eq!(cleaned.log.clean(&Holds::default()).unwrap(), 0, "nothing is left to do");
+    assert_eq!(cleaned.log.bytes(), bytes);
+}
+
+#[test]
+fn holds_keep_what_a_group_has_not_passed() {
+    let cleaned = Cleaned::new(Cleaning { age_ms_max: Some(1), ..Cleaning::default() });
+    for number in 0..20 {
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.set_time(1000);
+    cleaned.fill();
+    let mut holds = Holds::default();
+    holds.keep(cleaned.lane, Offset::new(5));
+    cleaned.log.clean(&holds).unwrap();
+    assert_eq!(cleaned.read().0[0].offset().get(), 5);
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert!(cleaned.read().0.is_empty());
+}
+
+#[test]
+fn bytes_move_the_start_by_whole_segments() {
+    let cleaned = Cleaned::new(Cleaning { bytes_max: Some(20_000), ..Cleaning::default() });
+    for number in 0..600 {
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.log.settle().unwrap();
+    let before = cleaned.log.bytes();
+    cleaned.log.clean(&Holds::default()).unwrap();
+    let kept: usize = cleaned.read().0.iter().map(Record::bytes).sum();
+    assert!(kept >= 20_000, "{kept}");
+    assert!(kept <= 20_000 + 3 * 16 * 1024, "{kept}");
+    assert!(cleaned.log.bytes() < before);
+}
+
+fn compacted(age_ms_min: u64, tombstone_ms: u64) -> Cleaned {
+    let compaction = Some(Compaction { age_ms_min, tombstone_ms });
+    Cleaned::new(Cleaning { compaction, ..Cleaning::default() })
+}
+
+#[test]
+fn compaction_keeps_the_newest_of_each_key() {
+    let mut cleaned = compacted(0, 1_000_000);
+    for number in 0..200 {
+        cleaned.publish(&format!("k{}", number % 7), &number.to_string());
+    }
+    cleaned.fill();
+    cleaned.publish("k3", "\"newer\"");
+    cleaned.log.clean(&Holds::default()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(cleaned.payloads(), ["193", "194", "195", "196", "197", "198", "\"newer\""]);
+        let (_, gaps) = cleaned.read();
+        assert!(gaps.iter().all(|gap| gap.reason == GapReason::Compacted));
+        let missing: u64 = gaps.iter().map(|gap| gap.to.get() - gap.from.get()).sum();
+        assert_eq!(missing, 201 - 7, "what is missing is said");
+        cleaned.reopen();
+    }
+}
+
+/// Pitfall 36: those who keep up must see every event.
+#[test]
+fn young_events_are_not_compacted() {
+    let cleaned = compacted(100, 0);
+    cleaned.publish("k", "1");
+    cleaned.set_time(50);
+    cleaned.publish("k", "2");
+    cleaned.publish("k", "3");
+    cleaned.fill();
+    cleaned.set_time(120);
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert_eq!(cleaned.payloads(), ["2", "3"]);
+    cleaned.set_time(200);
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert_eq!(cleaned.payloads(), ["3"]);
+}
+
+/// Pitfalls 32 and 131: a tombstone stays for its time, and its key never comes back.
+#[test]
+fn tombstones_go_last() {
+    let cleaned = compacted(0, 1000);
+    cleaned.publish("k", "1");
+    cleaned.publish("other", "1");
+    cleaned.fill();
+    cleaned.publish("k", "null");
+    cleaned.fill();
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert_eq!(cleaned.payloads(), ["1", "null"], "the tombstone is kept for readers");
+    cleaned.set_time(2000);
+    let mut holds = Holds::default();
+    holds.keep(cleaned.lane, Offset::new(2));
+    cleaned.log.clean(&holds).unwrap();
+    assert_eq!(cleaned.payloads(), ["1", "null"], "a group has not passed it");
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert_eq!(cleaned.payloads(), ["1"]);
+    let key = "k".parse().unwrap();
+    assert!(cleaned.log.latest(cleaned.lane.topic, &key).unwrap().is_none());
+}
+
+#[test]
+fn a_removed_topic_leaves_the_disk() {
+    let cleaned = Cleaned::new(Cleaning::default());
+    for number in 0..400 {
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.fill();
+    let before = cleaned.log.bytes();
+    cleaned.log.remove(cleaned.lane.topic).wait().unwrap();
+    cleaned.log.clean(&Holds::default()).unwrap();
+    assert!(cleaned.log.bytes() + 400 * 60 < before);
+}
+
+#[test]
+fn readers_go_on_while_segments_are_swapped() {
+    let cleaned = compacted(0, 0);
+    for number in 0..500 {
+        cleaned.publish(&format!("k{}", number % 50), &number.to_string());
+    }
+    cleaned.fill();
+    let mut reader = cleaned.log.read(cleaned.lane, Offset::ZERO).unwrap();
+    let limit = PageLimit { events: 10, bytes: 1 << 20 };
+    let first = reader.next_page(limit).unwrap();
+    assert_eq!(first.records.len(), 10);
+    cleaned.log.clean(&Holds::default()).unwrap();
+    for number in 0..300 {
+        append(&cleaned.log, vec![event("b", "k", &number.to_string())]);
+    }
+    let mut next = 10;
+    loop {
+        let page = reader.next_page(limit).unwrap();
+        for gap in &page.gaps {
+            assert_eq!(gap.reason, GapReason::Compacted);
+        }
+        let Some(last) = page.records.last() else { break };
+        next = last.offset().get() + 1;
+    }
+    assert_eq!(next, 500);
+    let newest: Vec<_> = cleaned.payloads();
+    assert_eq!(newest, (450..500).map(|number| number.to_string()).collect::<Vec<_>>());
+}

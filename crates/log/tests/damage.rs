@@ -1,0 +1,170 @@
+//! What a log does about bytes that are not what was written.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use promethean_event::Offset;
+use promethean_log::{GapReason, Log, OpenError, PageLimit, RealDisk, survey};
+
+use crate::order_and_search::{append, define, event, fill, lane, small};
+
+fn written(count: usize) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    define(&log, "a", 1);
+    define(&log, "b", 1);
+    fill(&log, count);
+    log.settle().unwrap();
+    log.close();
+    directory
+}
+
+fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|known| known == extension)).collect();
+    files.sort();
+    files
+}
+
+fn flip(path: &Path, position: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, position).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], position).unwrap();
+}
+
+fn problems(path: &Path) -> Vec<String> {
+    let disk = RealDisk::open_existing(path).unwrap();
+    survey(&disk).unwrap().damage.iter().map(|damage| damage.file.clone()).collect()
+}
+
+#[test]
+fn a_good_log_has_no_problems() {
+    let directory = written(600);
+    let survey = survey(&RealDisk::open_existing(directory.path()).unwrap()).unwrap();
+    assert_eq!(survey.damage, []);
+    assert_eq!(survey.torn_tail, None);
+    assert_eq!(survey.segments.iter().map(|segment| segment.events).sum::<u64>(), 600);
+    assert_eq!(survey.topics.iter().map(|topic| topic.events).sum::<u64>(), 600);
+    assert!(survey.segments.len() > 3);
+}
+
+#[test]
+fn a_flipped_bit_in_a_sealed_segment_is_reported_to_the_reader() {
+    let directory = written(600);
+    let oldest = files(directory.path(), "seg")[0].clone();
+    flip(&oldest, 5000);
+    let name = oldest.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(problems(directory.path()), [name]);
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    let mut corrupt = 0;
+    let mut seen = 0;
+    for number in 0..2 {
+        let topic = log.topic_id(&["a", "b"][number].parse().unwrap()).unwrap();
+        let mut reader = log.read(lane(topic, 0), Offset::ZERO).unwrap();
+        loop {
+            let page = reader.next_page(PageLimit::default()).unwrap();
+            corrupt += page.gaps.iter().filter(|gap| gap.reason == GapReason::Corrupt).count();
+            if page.records.is_empty() {
+                break;
+            }
+            seen += page.records.len();
+        }
+    }
+    assert_eq!((seen, corrupt), (599, 1), "one event is lost, and its place is named");
+}
+
+#[test]
+fn damage_in_the_newest_segment_is_not_taken_for_a_torn_tail() {
+    let directory = written(40);
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    flip(&newest, 2000);
+    assert_eq!(problems(directory.path()).len(), 1);
+    let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert_eq!(report.damage.len(), 1);
+    assert_eq!(report.damage[0].seqs.end - report.damage[0].seqs.start, 1);
+    assert_eq!(report.torn_tail, None);
+    assert_eq!(log.next_seq().get(), 40, "all behind the damage is still there");
+    let again = append(&log, vec![event("a", "k", "1")]);
+    assert_eq!(again.receipts[0].seq.get(), 40);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_reported() {
+    let directory = written(40);
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    append(&log, vec![event("a", "k", "1")]);
+    drop(log);
+    // The last frame and the mark behind it, half written.
+    let bytes = std::fs::read(&newest).unwrap();
+    let used = bytes.len() - bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+    let file = std::fs::OpenOptions::new().write(true).open(&newest).unwrap();
+    file.write_all_at(&[0; 120], used as u64 - 120).unwrap();
+    let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert_eq!(report.damage, []);
+    assert!(report.torn_tail.is_some());
+    assert_eq!(log.next_seq().get(), 40);
+    append(&log, vec![event("a", "k", "2")]);
+    drop(log);
+    assert_eq!(Log::open_dir(directory.path(), small()).unwrap().0.next_seq().get(), 41);
+}
+
+#[test]
+fn a_later_format_is_refused_untouched() {
+    let directory = written(40);
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&newest).unwrap();
+    file.write_all_at(&[99], 8).unwrap();
+    let before: Vec<_> =
+        files(directory.path(), "seg").iter().map(std::fs::read).map(Result::unwrap).collect();
+    let opened = Log::open_dir(directory.path(), small());
+    assert!(matches!(opened, Err(OpenError::UnknownFormat { version: 99, .. })));
+    let after: Vec<_> =
+        files(directory.path(), "seg").iter().map(std::fs::read).map(Result::unwrap).collect();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn swapped_missing_and_foreign_segments_are_noticed() {
+    let directory = written(600);
+    let segments = files(directory.path(), "seg");
+    let (one, other) = (&segments[0], &segments[1]);
+    let aside = directory.path().join("aside");
+    std::fs::rename(one, &aside).unwrap();
+    std::fs::rename(other, one).unwrap();
+    std::fs::rename(&aside, other).unwrap();
+    assert!(!problems(directory.path()).is_empty());
+    let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert_eq!(report.damage.iter().filter(|damage| !damage.bytes.is_empty()).count(), 2);
+    drop(log);
+    assert_eq!(files(directory.path(), "damaged").len(), 2, "set aside, not deleted");
+
+    let directory = written(600);
+    std::fs::remove_file(&files(directory.path(), "seg")[1]).unwrap();
+    let (_, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert!(report.damage[0].seqs.end > report.damage[0].seqs.start, "the seqs are named");
+
+    let directory = written(40);
+    let foreign = written(600);
+    let stray = &files(foreign.path(), "seg")[1];
+    std::fs::copy(stray, directory.path().join(stray.file_name().unwrap())).unwrap();
+    let opened = Log::open_dir(directory.path(), small());
+    assert!(matches!(opened, Err(OpenError::ForeignSegment { .. })));
+}
+
+#[test]
+fn a_damaged_side_file_is_built_again() {
+    let directory = written(600);
+    for (number, path) in files(directory.path(), "idx").iter().enumerate() {
+        flip(path, 100 + number as u64 * 7);
+    }
+    assert!(!problems(directory.path()).is_empty());
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    let topic = log.topic_id(&"a".parse().unwrap()).unwrap();
+    let key = "key-01".parse().unwrap();
+    assert_eq!(log.history(topic, &key, 1000).unwrap().len(), 20);
+    drop(log);
+    assert_eq!(problems(directory.path()), Vec::<String>::new());
+}

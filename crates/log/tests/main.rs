@@ -1,0 +1,10 @@
+//! The log over a real directory. One binary: each further one costs a link step.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it did not expect should stop there"
+)]
+
+mod cleaner;
+mod damage;
+mod order_and_search;

@@ -1,0 +1,106 @@
+//! `prom bench log`.
+
+mod events;
+
+mod lookup;
+
+mod raw;
+
+mod read;
+
+mod write;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+
+use super::measure::Compared;
+use crate::command::Status;
+use crate::output::{Output, grouped};
+
+#[derive(Debug, Args)]
+pub(crate) struct LogBench {
+    /// 1 M events instead of 10 M; under a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Where to write; the disk that this directory is on is what is measured.
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// How often each pair is measured, in turn.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Opens the log in a directory and prints this process's memory. Used by the benchmark itself.
+    #[arg(long, hide = true, value_name = "DIR")]
+    memory_of: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    events: usize,
+    event_bytes: f64,
+    write: write::Writes,
+    read: read::Reads,
+    lookup: lookup::Lookups,
+    open: lookup::Opens,
+    rss_mib: f64,
+    disk_ratio: f64,
+}
+
+pub(crate) fn run(bench: &LogBench, output: &Output) -> anyhow::Result<Status> {
+    if let Some(path) = &bench.memory_of {
+        return lookup::print_memory(path, output);
+    }
+    let scratch = tempfile::Builder::new()
+        .prefix(".prom-bench-")
+        .tempdir_in(&bench.dir)
+        .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
+    let rounds = bench.rounds.max(1);
+    let events = if bench.quick { 1_000_000 } else { 10_000_000 };
+    output.progress("writing, fsynced, against a plain file ...");
+    let write = write::measure(scratch.path(), rounds)?;
+    output.progress(&format!("filling logs of up to {} events ...", grouped(events as u64)));
+    let filled = lookup::fill(scratch.path(), events)?;
+    output.progress("look-ups and opening ...");
+    let (lookup, open) = lookup::measure(&filled, rounds)?;
+    let rss_mib = filled.memory_mib()?;
+    let disk_ratio = filled.disk_ratio()?;
+    output.progress("reading, against a plain file ...");
+    let read = read::measure(scratch.path(), &filled, rounds)?;
+    let event_bytes = filled.event_bytes();
+    let report = Report { events, event_bytes, write, read, lookup, open, rss_mib, disk_ratio };
+    output.result(&report, text)?;
+    Ok(Status::Done)
+}
+
+fn text(report: &Report) -> String {
+    let line = |name: &str, compared: &Compared| {
+        format!(
+            "{name:<34} {:>12}/s   reference {:>12}/s   ratio {:.2}\n",
+            grouped(compared.events_per_s as u64),
+            grouped(compared.reference_events_per_s as u64),
+            compared.ratio
+        )
+    };
+    let mut out = String::new();
+    out += &line("fsynced batches of 1,000", &report.write.batch_1000);
+    out += &line("fsynced batches of 10,000", &report.write.batch_10000);
+    out += &line("256 publishers of single events", &report.write.publishers_256);
+    out += &line("100 topics against one", &report.write.topics_100);
+    out += &line("sequential read of one topic", &report.read.whole);
+    out += &line("a topic that is a tenth of the log", &report.read.tenth);
+    let lookups = &report.lookup;
+    out += &format!(
+        "\nin {} events: by id {:.1} us, latest by key {:.1} us, offset at time {:.1} us\n",
+        grouped(report.events as u64),
+        lookups.by_id_us,
+        lookups.latest_by_key_us,
+        lookups.offset_at_us
+    );
+    out += &format!(
+        "open {:.1} ms ({:.1} ms with 100 k events), resident {:.1} MiB, disk {:.2}x of the events\n",
+        report.open.events_10m_ms, report.open.events_100k_ms, report.rss_mib, report.disk_ratio
+    );
+    out
+}

@@ -1,0 +1,155 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use promethean_log::{Append, Log};
+use serde::Serialize;
+
+use super::events::{Source, new_log};
+use super::raw;
+use crate::command::bench::measure::{Compared, Round, rate, timed};
+
+/// Concurrent publishers of single events.
+const PUBLISHERS: usize = 256;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Writes {
+    pub(super) batch_1000: Compared,
+    pub(super) batch_10000: Compared,
+    pub(super) publishers_256: Compared,
+    pub(super) topics_100: Compared,
+}
+
+pub(super) fn measure(scratch: &Path, rounds: usize) -> anyhow::Result<Writes> {
+    Ok(Writes {
+        batch_1000: batches(scratch, rounds, (1000, 200))?,
+        batch_10000: batches(scratch, rounds, (10_000, 30))?,
+        publishers_256: publishers(scratch, rounds)?,
+        topics_100: topics(scratch, rounds)?,
+    })
+}
+
+/// Batches of a size, each waited for, against the same bytes with a sync each.
+fn batches(
+    scratch: &Path,
+    rounds: usize,
+    (size, times): (usize, usize),
+) -> anyhow::Result<Compared> {
+    let encoded = raw::encoded_batch(&scratch.join("encoded"), size)?;
+    let log_path = scratch.join("batches");
+    let (log, _) = new_log(&log_path, 1)?;
+    let mut source = Source::new(1, 20_000)?;
+    let mut figures = Vec::new();
+    for round in 0..=rounds {
+        let (written, raw_time) =
+            timed(|| raw::append_synced(&scratch.join("raw"), &encoded, times));
+        written?;
+        let batches = make(&mut source, size, times)?;
+        let (appended, time) = timed(|| append_each(&log, &batches));
+        appended?;
+        raw::settle(&log)?;
+        // The first round warms up disk and memory.
+        if round > 0 {
+            let events = size * times;
+            figures.push(Round {
+                events_per_s: rate(events, time),
+                reference_events_per_s: rate(events, raw_time),
+            });
+        }
+    }
+    drop(log);
+    std::fs::remove_dir_all(&log_path)?;
+    Ok(Compared::of(figures))
+}
+
+fn make(source: &mut Source, size: usize, times: usize) -> anyhow::Result<Vec<Append>> {
+    (0..times).map(|_| source.batch(size)).collect()
+}
+
+fn append_each(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
+    for batch in batches {
+        log.append(batch).wait()?;
+    }
+    Ok(())
+}
+
+/// Many publishers, each waiting for its own event, against as many events per sync.
+fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
+    let each = 400;
+    let encoded = raw::encoded_batch(&scratch.join("encoded"), PUBLISHERS)?;
+    let log_path = scratch.join("publishers");
+    let (log, _) = new_log(&log_path, 1)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let mut source = Source::new(1, 20_000)?;
+    let mut figures = Vec::new();
+    for round in 0..=rounds {
+        let (written, raw_time) =
+            timed(|| raw::append_synced(&scratch.join("raw"), &encoded, each));
+        written?;
+        let work = (0..PUBLISHERS)
+            .map(|_| make(&mut source, 1, each))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let (published, time) = timed(|| runtime.block_on(publish_all(&log, work)));
+        published?;
+        raw::settle(&log)?;
+        if round > 0 {
+            let events = PUBLISHERS * each;
+            figures.push(Round {
+                events_per_s: rate(events, time),
+                reference_events_per_s: rate(events, raw_time),
+            });
+        }
+    }
+    drop(log);
+    std::fs::remove_dir_all(&log_path)?;
+    Ok(Compared::of(figures))
+}
+
+async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<()> {
+    let log = Arc::new(log.clone());
+    let mut tasks = Vec::new();
+    for events in work {
+        let log = Arc::clone(&log);
+        tasks.push(tokio::spawn(async move {
+            for event in &events {
+                log.append(event).await?;
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// Batches spread over 100 topics against the same in one topic.
+fn topics(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
+    let (size, times) = (1000, 200);
+    let (one_path, many_path) = (scratch.join("one"), scratch.join("many"));
+    let (one, _) = new_log(&one_path, 1)?;
+    let (many, _) = new_log(&many_path, 100)?;
+    let mut source_one = Source::new(1, 20_000)?;
+    let mut source_many = Source::new(100, 20_000)?;
+    let mut figures = Vec::new();
+    for round in 0..=rounds {
+        let batches = make(&mut source_one, size, times)?;
+        let (appended, one_time) = timed(|| append_each(&one, &batches));
+        appended?;
+        raw::settle(&one)?;
+        let batches = make(&mut source_many, size, times)?;
+        let (appended, many_time) = timed(|| append_each(&many, &batches));
+        appended?;
+        raw::settle(&many)?;
+        if round > 0 {
+            let events = size * times;
+            figures.push(Round {
+                events_per_s: rate(events, many_time),
+                reference_events_per_s: rate(events, one_time),
+            });
+        }
+    }
+    drop((one, many));
+    std::fs::remove_dir_all(&one_path)?;
+    std::fs::remove_dir_all(&many_path)?;
+    Ok(Compared::of(figures))
+}

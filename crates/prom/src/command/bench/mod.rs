@@ -1,0 +1,22 @@
+//! `prom bench`: speed, as ratios to a reference that was measured in the same run.
+
+mod log;
+
+mod measure;
+
+use clap::Subcommand;
+
+use super::Status;
+use crate::output::Output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// The event log against a plain file: writing, reading, look-ups, opening, memory, disk.
+    Log(log::LogBench),
+}
+
+pub(crate) fn run(command: BenchCommand, output: &Output) -> anyhow::Result<Status> {
+    match command {
+        BenchCommand::Log(bench) => log::run(&bench, output),
+    }
+}
