@@ -27,6 +27,7 @@ use crate::engine::{Engine, Segment, Spare};
 use crate::error::{AppendError, ReadError};
 use crate::log::Log;
 use crate::options::Drive;
+use crate::segment::FileKind;
 use crate::topic::Lane;
 
 use plan::Plan;
@@ -104,7 +105,11 @@ fn swap(
     let replaced = new.is_some();
     // Without a replacement only the missing files say that the events are gone: they must not
     // come back after a crash once anybody has been told so.
-    let mut spares = if replaced { Vec::new() } else { let_go(engine, &old)? };
+    let mut spares = Vec::new();
+    if !replaced {
+        remove_left_behind(engine, &old)?;
+        spares = let_go(engine, &old)?;
+    }
     {
         let mut state = engine.write();
         let place = state.sealed.iter().position(|segment| names.contains(&segment.name));
@@ -129,6 +134,24 @@ fn swap(
         }
     }
     Ok(())
+}
+
+/// Files that these segments had replaced and that an earlier failure has left behind: without
+/// their successors they would count again.
+fn remove_left_behind(engine: &Engine, old: &[Arc<Segment>]) -> Result<(), CleanError> {
+    let (Some(first), Some(last)) = (old.first(), old.last()) else {
+        return Ok(());
+    };
+    let disk = &engine.site.disk;
+    for file in disk.list()? {
+        let FileKind::Segment(name) = FileKind::of(&file) else { continue };
+        let within = (first.name.base..last.next_seq).contains(&name.base);
+        if within && old.iter().all(|segment| segment.name != name) {
+            gone(disk.remove(&name.index_file()))?;
+            gone(disk.remove(&file))?;
+        }
+    }
+    Ok(disk.sync_dir()?)
 }
 
 /// Takes the names of segments away, oldest first, each one durably before the next: a crash must
