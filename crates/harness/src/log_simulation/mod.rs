@@ -37,9 +37,12 @@ mod crash;
 
 mod sweep;
 
+mod damage;
+
 pub use clock::SimClock;
 pub use corruption::{Corruption, CorruptionKind, corrupt};
 pub use crash::{CrashOptions, Failure, Report, run, run_seed, trace_seed};
+pub use damage::{DamageReport, Detected, Patient};
 pub use disk::{CrashStyle, DiskImage, NameFate, SimDisk};
 pub use draft::{Destination, Digest, Draft, DraftSource};
 pub use fault::{Call, Fault, FaultKind};

@@ -128,6 +128,19 @@ impl Session {
         lane.filter(|(_, event)| !event.removed).map(|(offset, event)| (offset as u64, event))
     }
 
+    /// Every key that was used, with its topic.
+    pub(super) fn keys_submitted(&self) -> std::collections::BTreeSet<(usize, Key)> {
+        let keyed = self.submitted.iter();
+        keyed.filter_map(|draft| Some((draft.topic, draft.event.key.clone()?))).collect()
+    }
+
+    /// How many events of a key the cleaner has left.
+    pub(super) fn kept_with_key(&self, topic: usize, key: &Key) -> usize {
+        let lanes = self.model.lane_keys().filter(|lane| lane.topic == topic);
+        let events = lanes.flat_map(|lane| self.kept(lane));
+        events.filter(|(_, event)| event.draft.event.key.as_ref() == Some(key)).count()
+    }
+
     /// One look-up, compared with the model.
     pub(super) fn look_up(&mut self) -> Result<Running, Violation> {
         self.tally.look_ups += 1;

@@ -1,7 +1,7 @@
 use serde::Serialize;
 
 use super::clock::SimClock;
-use super::disk::{CrashStyle, SimDisk};
+use super::disk::{CrashStyle, DiskImage, SimDisk};
 use super::draft::{Destination, Draft, DraftSource};
 use super::fault::{Call, Fault};
 use super::model::{Batch, Model, Seen};
@@ -128,6 +128,28 @@ impl Session {
             planted: None,
             tally: Tally::default(),
             profile,
+        }
+    }
+
+    /// A session like this one, not opened, on another disk.
+    pub(super) fn revived(&self, image: DiskImage) -> Self {
+        Self {
+            profile: self.profile.clone(),
+            disk: SimDisk::from_image(image, 0),
+            clock: self.clock.clone(),
+            model: self.model.clone(),
+            random: self.random.clone(),
+            source: self.source.clone(),
+            destinations: self.destinations.clone(),
+            submitted: self.submitted.clone(),
+            log: None,
+            waiting: Vec::new(),
+            poisoned: false,
+            crowded: false,
+            latest_ms: self.latest_ms,
+            last_hit: None,
+            planted: self.planted,
+            tally: Tally::default(),
         }
     }
 

@@ -300,6 +300,12 @@ impl Session {
         Violation::err(Broken::Answer, format!("the writer left a {what} without an answer"))
     }
 
+    /// One round of spare files and side files.
+    pub(super) fn upkeep(&mut self) -> Result<(), Violation> {
+        let result = self.log.as_ref().map_or(Ok(()), Subject::maintain);
+        result.or_else(|error| Violation::err(Broken::Failed, format!("upkeep fails: {error}")))
+    }
+
     /// Upkeep: spare files and side files, or a round of the cleaner.
     fn maintain(&mut self) -> Result<Running, Violation> {
         let cleaning = self.profile.cleaning != CleaningStyle::Keep && self.random.chance(500);

@@ -229,6 +229,28 @@ impl Subject {
         }
     }
 
+    /// A lane from its first offset to its end or to the first error.
+    pub(super) fn read_lane_as_far(&self, key: LaneKey) -> (Vec<Seen>, Option<ReadError>) {
+        let mut items = Vec::new();
+        let Some(lane) = self.lane(key) else {
+            return (items, None);
+        };
+        let mut reader = match self.log.read(lane, Offset::new(0)) {
+            Ok(reader) => reader,
+            Err(error) => return (items, Some(error)),
+        };
+        loop {
+            let before = reader.position();
+            match reader.next_page(limit(1000)) {
+                Ok(page) => self.collect(&page, &mut |_, item| items.push(item)),
+                Err(error) => return (items, Some(error)),
+            }
+            if reader.position() == before {
+                return (items, None);
+            }
+        }
+    }
+
     /// Calls `take` for events and gaps in order: a gap stands before the first event after it.
     fn collect(&self, page: &Page, take: &mut dyn FnMut(LaneKey, Seen)) {
         let mut gaps: Vec<_> = page.gaps.iter().collect();

@@ -226,6 +226,9 @@ impl State {
 
     /// Counts a call. `Err` if it fails without doing anything.
     fn enter(&mut self, call: Call) -> io::Result<Option<FaultKind>> {
+        if self.plan.power_off {
+            return Err(FaultKind::Crash.error());
+        }
         let fault = self.plan.next(call);
         if let Some(kind) = fault {
             self.note(|| format!("{kind:?} hits {call:?}"));
