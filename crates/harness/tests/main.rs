@@ -1,3 +1,5 @@
 //! The integration tests that belong to no single crate, in one binary.
 
+mod log_simulation;
+
 mod tidy;

@@ -26,13 +26,16 @@ impl Engine {
         id: &EventId,
         hash: u64,
     ) -> Result<Option<Record>, ReadError> {
-        let wanted = |record: &Record| record.lane().topic == topic && record.id() == *id;
+        // An id that retention has let go may be there once more: only what is kept counts.
+        let wanted = |record: &Record| {
+            record.lane().topic == topic && record.id() == *id && self.is_kept(record)
+        };
         let (active, sealed) = {
             let state = self.read();
             (in_active(&state, state.active.index.find_id(id, hash)), state.sealed.clone())
         };
         if let Some(record) = first_record(&active, wanted)? {
-            return Ok(Some(record).filter(|record| self.is_kept(record)));
+            return Ok(Some(record));
         }
         for segment in sealed.iter().rev() {
             if !segment.index.id_range().may_have(id) {
@@ -41,7 +44,7 @@ impl Engine {
             let positions = self.ask(segment, |index| index.find_id(id, hash))?;
             let candidates = candidates(segment, positions);
             if let Some(record) = first_record(&candidates, wanted)? {
-                return Ok(Some(record).filter(|record| self.is_kept(record)));
+                return Ok(Some(record));
             }
         }
         Ok(None)

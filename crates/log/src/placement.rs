@@ -191,6 +191,10 @@ impl<'a> Placement<'a> {
     /// Takes back what a refused batch was given.
     fn undo(&mut self, (fresh, next_seq): (usize, u64)) {
         self.next_seq = next_seq;
+        // What an earlier batch of the frame was given may stand here only.
+        if let Some((lane, next)) = self.last.take() {
+            self.lanes.insert(lane, next);
+        }
         for fresh in self.fresh.drain(fresh..).rev() {
             self.lanes.insert(fresh.entry.lane, fresh.offset);
             if self.by_id.remove(&fresh.entry.id_hash).is_some() {
@@ -199,7 +203,6 @@ impl<'a> Placement<'a> {
             }
         }
         self.by_id_count = self.by_id_count.min(self.fresh.len());
-        self.last = None;
     }
 
     /// The accepted batches, their new events in order, and the seq after the last.

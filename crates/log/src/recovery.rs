@@ -286,7 +286,10 @@ impl Opening {
         found.file.sync_data()?;
         let name = found.name.segment_file();
         let bad = |reason| OpenError::Damaged { file: name.clone(), reason };
-        let Newest { folded, end, torn, holes, behind } = Newest::read(&found)?;
+        let Newest { folded, end, torn, holes, behind, synced_to } = Newest::read(&found)?;
+        if holes.is_empty() {
+            write_again(&*found.file, synced_to..end)?;
+        }
         // A segment begins with the catalog; without it nobody knows what the numbers mean.
         let mut folded = folded.ok_or_else(|| bad("its catalog is damaged"))?;
         self.check_continuity(found.name.base);
@@ -429,6 +432,8 @@ struct Newest {
     holes: Vec<(Range<u64>, Range<u64>)>,
     /// The frames behind the first bad bytes.
     behind: Vec<Frame>,
+    /// Up to where a frame says that all was synced before it.
+    synced_to: u64,
 }
 
 impl Newest {
@@ -439,6 +444,7 @@ impl Newest {
             torn: false,
             holes: Vec::new(),
             behind: Vec::new(),
+            synced_to: 0,
         };
         let mut scan = SegmentScan::new(&*found.file, found.salt)?;
         let mut holes = Vec::new();
@@ -454,6 +460,7 @@ impl Newest {
             }
         }
         newest.torn |= !holes.is_empty();
+        newest.synced_to = synced_to;
         let seq_behind = |position: u64| {
             let next = newest.behind.iter().find(|frame| frame.position >= position);
             next.map(|frame| frame.header.first_seq)
@@ -491,6 +498,23 @@ impl Newest {
             self.folded = None;
         }
     }
+}
+
+/// Writes bytes over themselves that no frame says were synced. If a sync of them had failed before
+/// the log's process ended, the kernel may hold them as clean although they are not on the disk:
+/// only what is written anew is sure to be part of the next sync.
+fn write_again(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
+    const CHUNK_BYTES: u64 = 1024 * 1024;
+    let mut position = range.start;
+    let mut buffer = Vec::new();
+    while position < range.end {
+        let count = CHUNK_BYTES.min(range.end - position);
+        buffer.resize(count as usize, 0);
+        read_exact_at(file, &mut buffer, position)?;
+        file.write_at(&buffer, position)?;
+        position += count;
+    }
+    Ok(())
 }
 
 /// Makes sure that frames that were cut off can never be taken for valid ones again.

@@ -119,18 +119,21 @@ impl Writer {
             }
         }
         let (batches, fresh, next_seq) = placement.finish();
-        let waiting = answer_unwritten(waiting, appended_at);
         let result = if fresh.is_empty() {
             self.sync_for_duplicates(durability)
         } else {
-            self.write_events(batches, &fresh, system)
-                .and_then(|placed| self.finish_events(placed, next_seq, durability))
+            self.write_events(batches, &fresh, system).and_then(|placed| {
+                // Not before: a full disk must not take back a place that was given.
+                waiting = answer_unsynced(mem::take(&mut waiting), appended_at);
+                self.finish_events(placed, next_seq, durability)
+            })
         };
         let result = result.map_err(|error| self.note(error));
         answer_all(waiting, &result, appended_at);
     }
 
-    /// A duplicate of an event that is only written so far must not be called synced.
+    /// A duplicate of an event that is only written so far must not be called synced; nor must
+    /// such an event supersede one that is.
     fn sync_for_duplicates(&mut self, durability: Durability) -> Result<(), WriteError> {
         if durability == Durability::Synced && self.synced_to < self.segment.position {
             self.sync()?;
@@ -426,6 +429,10 @@ impl Writer {
             Request::Remove { topic, answer } => {
                 answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
             }
+            Request::Trim { starts, answer } if starts.is_empty() => {
+                let synced = self.sync_for_duplicates(Durability::Synced);
+                answer.give(synced.map_err(|error| self.note(error)));
+            }
             Request::Trim { starts, answer } => {
                 let entries: Vec<_> = starts
                     .into_iter()
@@ -501,11 +508,11 @@ impl Writer {
 
 type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
 
-/// Answers those who did not ask for a write; gives back the others.
-fn answer_unwritten(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
-    let (unwritten, rest): (Vec<_>, Vec<_>) =
+/// Answers those who asked for nothing more than a place; gives back the others.
+fn answer_unsynced(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
+    let (placed, rest): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|(_, wanted, _)| *wanted == Durability::None);
-    answer_all(unwritten, &Ok(()), appended_at);
+    answer_all(placed, &Ok(()), appended_at);
     rest
 }
 

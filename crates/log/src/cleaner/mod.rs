@@ -27,6 +27,7 @@ use crate::engine::{Engine, Segment, Spare};
 use crate::error::{AppendError, ReadError};
 use crate::log::Log;
 use crate::options::Drive;
+use crate::segment::FileKind;
 use crate::topic::Lane;
 
 use plan::Plan;
@@ -68,11 +69,7 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
     let now = engine.site.options.clock.now().millis();
     let starts = plan::starts(engine, holds, now)?;
     if !starts.is_empty() {
-        let ticket = log.trim(starts);
-        if engine.site.options.drive == Drive::Caller {
-            log.commit_waiting();
-        }
-        ticket.wait()?;
+        trim(log, engine, starts)?;
     }
     let mut cleaned = 0;
     let mut from = 0;
@@ -80,11 +77,22 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
     while let Some(run) = Plan::next(engine, holds, now, from)? {
         from = run.end_seq();
         cleaned += run.segments.len();
+        // What supersedes an event must be as durable as the event was, before that one goes.
+        trim(log, engine, Vec::new())?;
         let segments = run.segments.clone();
         let replacement = rewrite::rewrite(engine, &run)?;
         swap(engine, segments, replacement)?;
     }
     Ok(cleaned)
+}
+
+/// Moves starts, and sees to it that all that was written before is durable.
+fn trim(log: &Log, engine: &Engine, starts: Vec<(Lane, Offset)>) -> Result<(), CleanError> {
+    let ticket = log.trim(starts);
+    if engine.site.options.drive == Drive::Caller {
+        log.commit_waiting();
+    }
+    Ok(ticket.wait()?)
 }
 
 /// Puts the new segment in the place of the old ones, and lets go of their files.
@@ -94,6 +102,14 @@ fn swap(
     new: Option<Arc<Segment>>,
 ) -> Result<(), CleanError> {
     let names: Vec<_> = old.iter().map(|segment| segment.name).collect();
+    let replaced = new.is_some();
+    // Without a replacement only the missing files say that the events are gone: they must not
+    // come back after a crash once anybody has been told so.
+    let mut spares = Vec::new();
+    if !replaced {
+        remove_left_behind(engine, &old)?;
+        spares = let_go(engine, &old)?;
+    }
     {
         let mut state = engine.write();
         let place = state.sealed.iter().position(|segment| names.contains(&segment.name));
@@ -102,26 +118,77 @@ fn swap(
             state.sealed.insert(place, new);
         }
     }
-    for segment in old {
-        let name = segment.name;
-        let reusable = Arc::into_inner(segment).map(|segment| segment.file);
-        engine.site.disk.remove(&name.index_file())?;
+    if replaced {
+        spares = let_go(engine, &old)?;
+    }
+    for (segment, spare) in old.into_iter().zip(spares) {
+        let Some(name) = spare else { continue };
+        let file = Arc::into_inner(segment).map(|segment| segment.file);
         // A reader may still have the file: only one that nobody holds is used again.
-        match reusable.filter(|file| Arc::strong_count(file) == 1) {
-            Some(file) if wants_spare(engine, &*file)? => {
-                let spare =
-                    Spare { name: engine.site.upkeep.spare_name(), bytes: file.len()?, file };
-                engine.site.disk.rename(&name.segment_file(), &spare.name)?;
-                engine.site.upkeep.put_spare(spare);
+        match file.filter(|file| Arc::strong_count(file) == 1) {
+            Some(file) => {
+                let bytes = file.len()?;
+                engine.site.upkeep.put_spare(Spare { name, bytes, file });
             }
-            _ => engine.site.disk.remove(&name.segment_file())?,
+            None => engine.site.disk.remove(&name)?,
         }
     }
     Ok(())
 }
 
-fn wants_spare(engine: &Engine, file: &dyn crate::disk::DiskFile) -> io::Result<bool> {
+/// Files that these segments had replaced and that an earlier failure has left behind: without
+/// their successors they would count again.
+fn remove_left_behind(engine: &Engine, old: &[Arc<Segment>]) -> Result<(), CleanError> {
+    let (Some(first), Some(last)) = (old.first(), old.last()) else {
+        return Ok(());
+    };
+    let disk = &engine.site.disk;
+    for file in disk.list()? {
+        let FileKind::Segment(name) = FileKind::of(&file) else { continue };
+        let within = (first.name.base..last.next_seq).contains(&name.base);
+        if within && old.iter().all(|segment| segment.name != name) {
+            gone(disk.remove(&name.index_file()))?;
+            gone(disk.remove(&file))?;
+        }
+    }
+    Ok(disk.sync_dir()?)
+}
+
+/// Takes the names of segments away, oldest first, each one durably before the next: a crash must
+/// not leave a hole, nor find the bytes of another segment under an old name. Gives the names
+/// under which files are kept as spares.
+fn let_go(engine: &Engine, old: &[Arc<Segment>]) -> Result<Vec<Option<String>>, CleanError> {
+    let disk = &engine.site.disk;
+    let mut spares = Vec::with_capacity(old.len());
+    for segment in old {
+        let name = segment.name;
+        gone(disk.remove(&name.index_file()))?;
+        let wanted = wants_spare(engine, &*segment.file, spares.iter().flatten().count())?;
+        let spare = wanted.then(|| engine.site.upkeep.spare_name());
+        match &spare {
+            Some(spare) => gone(disk.rename(&name.segment_file(), spare))?,
+            None => gone(disk.remove(&name.segment_file()))?,
+        }
+        disk.sync_dir()?;
+        spares.push(spare);
+    }
+    Ok(spares)
+}
+
+/// A name that an earlier try has taken away already is no failure.
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn wants_spare(
+    engine: &Engine,
+    file: &dyn crate::disk::DiskFile,
+    planned: usize,
+) -> io::Result<bool> {
     let options = &engine.site.options;
-    Ok(engine.site.upkeep.spare_count() < options.spare_segments
+    Ok(engine.site.upkeep.spare_count() + planned < options.spare_segments
         && file.len()? >= options.segment_bytes_min)
 }

@@ -21,6 +21,8 @@ pub struct MergedReader {
 struct Buffered {
     reader: LaneReader,
     records: VecDeque<Record>,
+    /// The first seq that was asked for.
+    from: u64,
 }
 
 impl MergedReader {
@@ -36,7 +38,7 @@ impl MergedReader {
         let lanes = lanes.into_iter().map(|lane| {
             let start = Offset::new(engine.offset_at_seq(lane, from.get())?);
             let reader = LaneReader::new(Arc::clone(engine), lane, start)?;
-            Ok(Buffered { reader, records: VecDeque::new() })
+            Ok(Buffered { reader, records: VecDeque::new(), from: from.get() })
         });
         Ok(Self { lanes: lanes.collect::<Result<_, ReadError>>()? })
     }
@@ -83,9 +85,17 @@ impl Buffered {
     ) -> Result<Option<u64>, ReadError> {
         if self.records.is_empty() {
             let part = PageLimit { events: limit.events.min(256), bytes: limit.bytes };
-            let page = self.reader.next_page(part)?;
-            gaps.extend(page.gaps);
-            self.records.extend(page.records);
+            // The first frame may hold events before the seq that was asked for.
+            while self.records.is_empty() {
+                let page = self.reader.next_page(part)?;
+                let at_end = page.records.is_empty();
+                gaps.extend(page.gaps);
+                if at_end {
+                    break;
+                }
+                let wanted = |record: &Record| record.seq().get() >= self.from;
+                self.records.extend(page.records.into_iter().filter(wanted));
+            }
         }
         Ok(self.records.front().map(|record| record.seq().get()))
     }
