@@ -8,8 +8,7 @@ use promethean_event::{
     EventId, Key, NewEvent, Offset, PartitionCount, Payload, SessionId, Tag, Timestamp, Topic,
 };
 use promethean_log::{
-    Append, Cleaning, Clock, Compaction, Lane, Log, OpenReport, Options, PageLimit,
-    TopicDefinition,
+    Append, Cleaning, Clock, Compaction, Lane, Log, OpenReport, Options, PageLimit, TopicDefinition,
 };
 
 #[derive(Debug)]
