@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
@@ -323,10 +323,10 @@ impl Upkeep {
         self.lock().spares.push(spare);
     }
 
-    /// A spare file of at least so many bytes, not far more than wanted.
-    pub(crate) fn take_spare(&self, bytes: u64) -> Option<Spare> {
+    /// A spare file of a length within a range.
+    pub(crate) fn take_spare(&self, bytes: RangeInclusive<u64>) -> Option<Spare> {
         let mut state = self.lock();
-        let place = state.spares.iter().position(|spare| spare.bytes >= bytes)?;
+        let place = state.spares.iter().position(|spare| bytes.contains(&spare.bytes))?;
         Some(state.spares.swap_remove(place))
     }
 

@@ -281,6 +281,8 @@ impl Running {
             writer.commit(requests);
             writer.close();
         }
+        // What fails here is done when the log is opened again.
+        drop(upkeep::index_sealed(&self.engine));
         for spare in self.engine.site.upkeep.take_all() {
             // What is left over is found and used when the log is opened again.
             drop(self.engine.site.disk.remove(&spare.name));

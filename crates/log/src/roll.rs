@@ -50,7 +50,8 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
     // A sixteenth is kept for the system, and the frame must fit beside it.
     let wanted = (needed + needed / 8).max(place.segment_bytes);
     let wanted = wanted.min(SEGMENT_BYTES_LIMIT);
-    let spare = match site.upkeep.take_spare(needed + needed / 8) {
+    // A much larger one would only lie there half empty.
+    let spare = match site.upkeep.take_spare(needed + needed / 8..=wanted * 2) {
         Some(spare) => spare,
         None => create(site, wanted)?,
     };

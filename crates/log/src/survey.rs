@@ -245,7 +245,7 @@ impl Work {
                 found.events += u64::from(header.count);
                 self.records(salt, position, body, found);
             }
-            FrameKind::Mark | FrameKind::Seal => {}
+            FrameKind::Mark | FrameKind::Seal | FrameKind::Close => {}
         }
     }
 

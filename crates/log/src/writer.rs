@@ -294,12 +294,18 @@ impl Writer {
 
     /// Seals the segment and goes on in a new one that has room for `bytes`.
     fn roll(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let segment_bytes = self.engine.read().segment_bytes(&self.engine.site.options);
+        self.roll_to(bytes, segment_bytes)
+    }
+
+    fn roll_to(&mut self, bytes: u64, segment_bytes: u64) -> Result<(), WriteError> {
         let engine = Arc::clone(&self.engine);
         let name = SegmentName { base: self.next_seq, generation: 0 };
         if name.base == self.segment.name.base {
             return self.replace_empty(bytes);
         }
-        let next = roll::prepare(&engine.site, &self.place_of(name, bytes))?;
+        let place = roll::Place { segment_bytes, ..self.place_of(name, bytes) };
+        let next = roll::prepare(&engine.site, &place)?;
         self.seal()?;
         let segment = roll::publish(&engine.site, next)?;
         let mut state = engine.write();
@@ -384,28 +390,40 @@ impl Writer {
     /// Leaves word behind the last frame that all of it is synced. The next frame is written over
     /// it. Only evidence for recovery: nothing depends on it, so that errors do not matter.
     pub(crate) fn mark(&mut self) {
+        self.leave_word(FrameKind::Mark);
+    }
+
+    fn leave_word(&self, kind: FrameKind) {
         if self.failed.is_some() || self.synced_to < self.segment.position {
             return;
         }
-        let mut bytes = vec![0; FRAME_HEADER_BYTES];
-        self.empty_frame(FrameKind::Mark).seal(self.segment.salt, &mut bytes);
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        self.empty_frame(kind).seal(self.segment.salt, &mut bytes);
         if self.segment.position + bytes.len() as u64 <= self.segment.capacity {
             let written = self.segment.file.write_at(&bytes, self.segment.position);
             drop(written);
         }
     }
 
-    /// Syncs what is written, for a log that closes.
+    /// Syncs what is written, for a log that closes. A segment with much in it is sealed, so that
+    /// whoever opens the log next has little to read.
     pub(crate) fn close(&mut self) {
-        if self.failed.is_none() {
-            if let Err(error) = self.sync() {
-                self.note(error);
-                return;
-            }
-            self.mark();
-            if let Err(error) = self.sync() {
-                self.note(error);
-            }
+        if self.failed.is_some() {
+            return;
+        }
+        let small = self.engine.site.options.segment_bytes_min;
+        let result = if self.segment.position > small { self.roll_to(0, small) } else { Ok(()) };
+        let result = match result {
+            // No room for another segment: this one can stay as it is.
+            Ok(()) | Err(WriteError::NoSpace) => self.sync(),
+            failed => failed,
+        };
+        let result = result.and_then(|()| {
+            self.leave_word(FrameKind::Close);
+            self.sync()
+        });
+        if let Err(error) = result {
+            self.note(error);
         }
     }
 

@@ -96,7 +96,7 @@ fn copy_segment(
                 // between have long become part of that of the newest segment.
                 FrameKind::Catalog if std::mem::take(&mut first) => out.catalog(&header, &bytes)?,
                 FrameKind::Events => copy_frame(run, number, position, (&bytes, out))?,
-                FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal => {}
+                FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal | FrameKind::Close => {}
             },
             FrameEvent::Hole(range) => return Err(damaged(range.start).into()),
             FrameEvent::End { position, .. } => return Err(damaged(position).into()),

@@ -42,6 +42,8 @@ pub(super) struct Newest {
     pub(super) holes: Vec<Damage>,
     /// The frames behind the first bad bytes.
     pub(super) behind: Vec<Frame>,
+    /// Whether the log was closed, so that nothing can follow.
+    pub(super) closed: bool,
     /// Up to where a frame says that all was synced before it.
     pub(super) synced_to: u64,
 }
@@ -54,6 +56,7 @@ impl Newest {
             torn: false,
             holes: Vec::new(),
             behind: Vec::new(),
+            closed: false,
             synced_to: 0,
         };
         let mut scan = SegmentScan::new(&*found.file, found.salt)?;
@@ -113,7 +116,8 @@ impl Newest {
             self.behind.push(frame);
             return;
         }
-        if frame.header.kind == FrameKind::Mark {
+        if matches!(frame.header.kind, FrameKind::Mark | FrameKind::Close) {
+            self.closed = frame.header.kind == FrameKind::Close;
             return;
         }
         let first = self.end == SEGMENT_HEADER_BYTES;
@@ -193,7 +197,7 @@ impl Folded {
             }
             FrameKind::Events => self.add_events(*position, header, bytes),
             FrameKind::Seal => self.sealed = true,
-            FrameKind::Mark => {}
+            FrameKind::Mark | FrameKind::Close => {}
         }
         Some(())
     }

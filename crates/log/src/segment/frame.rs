@@ -16,6 +16,9 @@ pub(crate) enum FrameKind {
     Mark,
     /// The end of a segment: nothing follows.
     Seal,
+    /// The end of a log that was closed: nothing follows, and it is taken away before anything is
+    /// written.
+    Close,
 }
 
 impl FrameKind {
@@ -25,6 +28,7 @@ impl FrameKind {
             Self::Catalog => 2,
             Self::Mark => 3,
             Self::Seal => 4,
+            Self::Close => 5,
         }
     }
 
@@ -34,6 +38,7 @@ impl FrameKind {
             2 => Some(Self::Catalog),
             3 => Some(Self::Mark),
             4 => Some(Self::Seal),
+            5 => Some(Self::Close),
             _ => None,
         }
     }
@@ -126,7 +131,9 @@ impl FrameHeader {
     pub(crate) const fn next_seq(&self) -> u64 {
         match self.kind {
             FrameKind::Events => self.first_seq + self.count as u64,
-            FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal => self.first_seq,
+            FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal | FrameKind::Close => {
+                self.first_seq
+            }
         }
     }
 

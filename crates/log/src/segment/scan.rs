@@ -81,8 +81,8 @@ impl<'a> SegmentScan<'a> {
         let position = self.position;
         self.position += header.frame_bytes();
         self.chain = Some(crc);
-        // A seal is the last frame, and whatever follows it is of no concern.
-        self.done = header.kind == FrameKind::Seal;
+        // The last frame of a segment or of a closed log: whatever follows is of no concern.
+        self.done = matches!(header.kind, FrameKind::Seal | FrameKind::Close);
         FrameEvent::Frame { position, header, crc, bytes }
     }
 
