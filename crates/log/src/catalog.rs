@@ -2,18 +2,17 @@
 //! log itself: whole at the start of each segment, and each change as it happens. So the newest
 //! segment alone tells everything, and older ones can go.
 
-use std::collections::HashMap;
-
 use promethean_event::{EventId, Offset, Partition, PartitionCount, Topic};
 
 use crate::codec::{Fields, put_u32, put_u64};
+use crate::hash::FastMap;
 use crate::topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};
 
 /// All topics of a log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     topics: Vec<TopicState>,
-    by_name: HashMap<Topic, TopicId>,
+    by_name: FastMap<Topic, TopicId>,
 }
 
 /// One topic: what it is, and where its partitions stand.

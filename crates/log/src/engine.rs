@@ -9,7 +9,7 @@ use std::sync::{
     RwLockWriteGuard,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::catalog::Catalog;
 use crate::disk::{Disk, DiskFile};
@@ -32,6 +32,8 @@ pub(crate) struct Engine {
     failure: OnceLock<String>,
     /// Held while the log is cleaned.
     cleaning: Mutex<()>,
+    /// Held while a side file is built.
+    building: Mutex<()>,
     state: RwLock<State>,
 }
 
@@ -93,6 +95,7 @@ impl Engine {
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),
+            building: Mutex::new(()),
             site,
             state: RwLock::new(state),
         }
@@ -150,6 +153,11 @@ impl Engine {
     /// Builds the side file of a segment and puts it in the place of the index that was there.
     pub(crate) fn rebuild(&self, segment: &Arc<Segment>) -> Result<Arc<Segment>, ReadError> {
         let name = segment.name;
+        let _one_at_a_time = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.read().sealed.iter().find(|known| known.name == name).cloned();
+        if let Some(built) = known.filter(|known| !Arc::ptr_eq(known, segment)) {
+            return Ok(built);
+        }
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
         let damaged = || ReadError::Damaged { file: name.index_file(), position: 0 };
         let side =
@@ -213,11 +221,22 @@ pub(crate) struct ReadPlace {
 impl ReadPlace {
     /// Bytes from `position` on: as many as asked for, or up to the end.
     pub(crate) fn bytes(&self, position: u64, count: usize) -> io::Result<Bytes> {
+        self.bytes_again(Bytes::new(), position, count)
+    }
+
+    /// The same, in the memory of earlier bytes if nobody else has them any more: it is still in
+    /// the caches.
+    pub(crate) fn bytes_again(
+        &self,
+        earlier: Bytes,
+        position: u64,
+        count: usize,
+    ) -> io::Result<Bytes> {
         let count = count.min(self.end.saturating_sub(position) as usize);
-        let mut buffer = BytesMut::zeroed(count);
-        let read = self.file.read_at(&mut buffer, position)?;
-        buffer.truncate(read);
-        Ok(buffer.freeze())
+        let mut buffer = earlier.try_into_mut().map(Vec::from).unwrap_or_default();
+        buffer.clear();
+        self.file.append_at(&mut buffer, position, count)?;
+        Ok(buffer.into())
     }
 
     /// The record at a position; `None` if the bytes there are not a good one.

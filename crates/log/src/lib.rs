@@ -60,6 +60,8 @@ mod lock;
 
 mod codec;
 
+mod hash;
+
 mod error;
 
 mod limits;
@@ -78,9 +80,9 @@ pub use log::{Grown, Log};
 pub use options::{Drive, Options};
 #[cfg(feature = "planted-bugs")]
 pub use planted::PlantedBug;
-pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit};
+pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit, Visited};
 pub use recovery::{Damage, OpenReport};
-pub use segment::Record;
+pub use segment::{Record, RecordRef};
 pub use survey::{SegmentSurvey, Survey, TopicSurvey, survey};
 pub use ticket::Ticket;
 pub use topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};

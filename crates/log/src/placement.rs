@@ -1,13 +1,12 @@
 //! Decides where the events of a frame go, before anything is written: offsets, seqs, duplicates,
 //! conditions. Nothing is changed here; what was decided takes effect when the frame is on disk.
 
-use std::collections::HashMap;
-
 use promethean_event::{EventId, Offset, Seq};
 
 use crate::batch::{Batch, BatchEntry, Receipt};
 use crate::engine::Engine;
 use crate::error::AppendError;
+use crate::hash::FastMap;
 use crate::segment::same_content;
 use crate::topic::{Lane, TopicId};
 
@@ -16,14 +15,14 @@ use crate::topic::{Lane, TopicId};
 pub(crate) struct Placement<'a> {
     engine: &'a Engine,
     next_seq: u64,
-    lanes: HashMap<Lane, u64>,
-    greatest_ids: HashMap<TopicId, EventId>,
+    lanes: FastMap<Lane, u64>,
+    greatest_ids: FastMap<TopicId, EventId>,
     /// The lane of the last event: mostly that of the next one too.
     last: Option<(Lane, u64)>,
     accepted: Vec<Batch>,
     fresh: Vec<Fresh>,
     /// `fresh` by hash of the id, up to a number; made when first needed.
-    by_id: HashMap<u64, usize>,
+    by_id: FastMap<u64, usize>,
     by_id_count: usize,
 }
 
@@ -42,12 +41,12 @@ impl<'a> Placement<'a> {
         Self {
             engine,
             next_seq,
-            lanes: HashMap::new(),
-            greatest_ids: HashMap::new(),
+            lanes: FastMap::default(),
+            greatest_ids: FastMap::default(),
             last: None,
             accepted: Vec::new(),
             fresh: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: FastMap::default(),
             by_id_count: 0,
         }
     }

@@ -309,7 +309,7 @@ impl Opening {
                 });
             }
             for frame in &behind {
-                folded.add(&found, frame).ok_or_else(|| bad("its catalog is damaged"))?;
+                folded.add(frame).ok_or_else(|| bad("its catalog is damaged"))?;
             }
         }
         if folded.sealed || !holes.is_empty() {
@@ -493,7 +493,7 @@ impl Newest {
         if first && frame.header.kind == FrameKind::Catalog {
             self.folded = Some(Folded::new(found));
         }
-        let taken = self.folded.as_mut().and_then(|folded| folded.add(found, &frame));
+        let taken = self.folded.as_mut().and_then(|folded| folded.add(&frame));
         if taken.is_none() {
             self.folded = None;
         }
@@ -553,7 +553,7 @@ impl Folded {
     }
 
     /// `None` if a catalog frame is not of our making.
-    fn add(&mut self, found: &Found, frame: &Frame) -> Option<()> {
+    fn add(&mut self, frame: &Frame) -> Option<()> {
         let Frame { position, header, crc, bytes } = frame;
         self.chain = *crc;
         self.last_ms = self.last_ms.max(header.append_ms);
@@ -563,14 +563,14 @@ impl Folded {
                 let entries = CatalogEntry::decode_all(bytes.get(FRAME_HEADER_BYTES..)?)?;
                 entries.iter().for_each(|entry| self.catalog.apply(entry));
             }
-            FrameKind::Events => self.add_events(found.salt, *position, header, bytes),
+            FrameKind::Events => self.add_events(*position, header, bytes),
             FrameKind::Seal => self.sealed = true,
             FrameKind::Mark => {}
         }
         Some(())
     }
 
-    fn add_events(&mut self, salt: u32, position: u64, header: &FrameHeader, bytes: &Bytes) {
+    fn add_events(&mut self, position: u64, header: &FrameHeader, bytes: &Bytes) {
         let sample = FrameSample {
             seq: header.first_seq,
             append_ms: header.append_ms,
@@ -580,7 +580,7 @@ impl Folded {
         self.index.add_frame(sample);
         let mut start = FRAME_HEADER_BYTES;
         let mut indexed = Vec::with_capacity(header.count as usize);
-        while let Some(record) = Record::decode(salt, &bytes.slice(start.min(bytes.len())..)) {
+        while let Some(record) = Record::unchecked(bytes, start) {
             let lane = record.lane();
             let id = record.id();
             indexed.push(Indexed {

@@ -94,7 +94,7 @@ fn copy_segment(
                 // The catalog at the start of the first one says where lanes stood; changes in
                 // between have long become part of that of the newest segment.
                 FrameKind::Catalog if std::mem::take(&mut first) => out.catalog(&header, &bytes)?,
-                FrameKind::Events => copy_frame(run, number, (segment, position), (&bytes, out))?,
+                FrameKind::Events => copy_frame(run, number, position, (&bytes, out))?,
                 FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal => {}
             },
             FrameEvent::Hole(range) => return Err(damaged(range.start).into()),
@@ -107,14 +107,14 @@ fn copy_segment(
 fn copy_frame(
     run: &Plan,
     number: usize,
-    (segment, position): (&Segment, u64),
+    position: u64,
     (bytes, out): (&Bytes, &mut Output<'_>),
 ) -> Result<(), CleanError> {
     let mut start = FRAME_HEADER_BYTES;
-    while let Some(record) = Record::decode(segment.salt, &bytes.slice(start.min(bytes.len())..)) {
+    while let Some(record) = Record::unchecked(bytes, start) {
         let at = position as u32 + start as u32;
         let dead =
-            run.verdicts.get(number).is_some_and(|verdict| verdict.is_dead(record.header(), at));
+            run.verdicts.get(number).is_some_and(|verdict| verdict.is_dead(&record.header(), at));
         if !dead {
             out.push(&record)?;
         }
@@ -140,7 +140,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     fn push(&mut self, record: &Record) -> io::Result<()> {
-        let header = *record.header();
+        let header = record.header();
         let continues = self.first.is_some_and(|(_, append_ms)| {
             append_ms == header.append_ms
                 && self.next_seq == header.seq

@@ -39,6 +39,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Reads into `buffer` from `position`; fewer bytes than asked for only at the end.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Adds up to `count` bytes from `position` to `buffer`; fewer only at the end.
+    fn append_at(&self, buffer: &mut Vec<u8>, position: u64, count: usize) -> io::Result<usize> {
+        let start = buffer.len();
+        buffer.resize(start + count, 0);
+        let read = self.read_at(buffer.get_mut(start..).unwrap_or_default(), position)?;
+        buffer.truncate(start + read);
+        Ok(read)
+    }
     /// Writes all of `bytes` at `position`. After an error any part of it may have been written.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
     /// Makes the file's bytes and length durable.

@@ -105,6 +105,24 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
+    fn append_at(&self, buffer: &mut Vec<u8>, position: u64, count: usize) -> io::Result<usize> {
+        // Into memory that nobody has to clear first.
+        buffer.reserve_exact(count);
+        let start = buffer.len();
+        while buffer.len() < start + count {
+            let at = position + (buffer.len() - start) as u64;
+            match rustix::io::pread(&self.0, rustix::buffer::spare_capacity(buffer), at) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // More may have been reserved, and so read, than was asked for.
+        buffer.truncate(start + count);
+        Ok(buffer.len() - start)
+    }
+
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, position)
     }

@@ -1,17 +1,16 @@
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use promethean_event::EventId;
 
 use super::{FrameSample, IdRange};
+use crate::hash::FastMap;
 use crate::limits::FRAME_SAMPLE_BYTES;
 use crate::topic::Lane;
 
 /// The index of the segment that is being written, in memory.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveIndex {
-    lanes: HashMap<Lane, ActiveLane>,
+    lanes: FastMap<Lane, ActiveLane>,
     frames: Vec<FrameSample>,
     ids: HashChain,
     keys: HashChain,
@@ -158,7 +157,7 @@ struct HashChain(Mutex<Chain>);
 #[derive(Debug, Default)]
 struct Chain {
     links: Vec<Link>,
-    newest: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    newest: FastMap<u64, u32>,
     linked: usize,
 }
 
@@ -205,23 +204,5 @@ impl Chain {
             link.before = self.newest.insert(link.hash, place + 1).unwrap_or(0);
         }
         self.linked = self.links.len();
-    }
-}
-
-/// The keys of the table are hashes already.
-#[derive(Debug, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only u64 keys are hashed here");
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
     }
 }

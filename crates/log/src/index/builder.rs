@@ -105,7 +105,7 @@ impl Contents {
                     }
                     if header.kind == FrameKind::Events {
                         contents.add_sample(header.first_seq, header.append_ms, position as u32);
-                        end.next_seq = contents.add_frame(salt, position, &bytes) + 1;
+                        end.next_seq = contents.add_frame(position, &bytes) + 1;
                     }
                 }
                 FrameEvent::Hole(range) => contents.holes.push(range),
@@ -139,16 +139,14 @@ impl Contents {
     }
 
     /// Takes the records of a valid frame; gives the seq of the last one.
-    fn add_frame(&mut self, salt: u32, position: u64, frame: &Bytes) -> u64 {
-        let mut rest = frame.slice(FRAME_HEADER_BYTES..);
-        let mut at = position as u32 + FRAME_HEADER_BYTES as u32;
+    fn add_frame(&mut self, position: u64, frame: &Bytes) -> u64 {
+        let mut start = FRAME_HEADER_BYTES;
         let mut last_seq = 0;
-        while let Some(record) = Record::decode(salt, &rest) {
-            let header = *record.header();
+        while let Some(record) = Record::unchecked(frame, start) {
+            let header = record.header();
             last_seq = header.seq;
-            self.add_record(&record, &header, at);
-            at += header.record_bytes() as u32;
-            rest = rest.slice(header.record_bytes()..);
+            self.add_record(&record, &header, position as u32 + start as u32);
+            start += record.bytes();
         }
         last_seq
     }

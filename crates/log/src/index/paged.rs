@@ -8,7 +8,8 @@ use crate::codec::salted_crc;
 use crate::disk::DiskFile;
 
 const PAGE_BYTES: usize = 4096;
-const PAYLOAD_BYTES: usize = PAGE_BYTES - 4;
+/// What a page holds beside its checksum.
+pub(crate) const PAYLOAD_BYTES: usize = PAGE_BYTES - 4;
 
 /// Lays `bytes` out in pages.
 pub(crate) fn paginate(salt: u32, bytes: &[u8]) -> Vec<u8> {

@@ -12,7 +12,7 @@ use super::builder::{BLOCK_ENTRIES, RESTART_ENTRIES, bucket_of};
 use super::filter::{Filter, FilterBudget};
 use super::footer::{FOOTER_BYTES, Footer, Section};
 use super::key_scan::{KeyScan, decode_postings};
-use super::paged::{PageError, PagedFile};
+use super::paged::{PAYLOAD_BYTES, PageError, PagedFile};
 use crate::codec::Fields;
 use crate::disk::{DiskFile, read_exact_at};
 use crate::segment::SegmentName;
@@ -82,6 +82,21 @@ struct Block {
     start: u64,
 }
 
+/// Entries of one length, in order.
+#[derive(Debug, Clone, Copy)]
+struct Table {
+    start: u64,
+    count: u64,
+    entry_bytes: usize,
+}
+
+impl LaneEntry {
+    /// The directory of the lane's blocks.
+    const fn table(&self) -> Table {
+        Table { start: self.directory, count: self.blocks as u64, entry_bytes: BLOCK_BYTES }
+    }
+}
+
 impl Block {
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offset = fields.u64()?;
@@ -149,16 +164,48 @@ impl SideFile {
     }
 
     pub(crate) fn lane(&self, lane: Lane) -> Result<Option<LaneEntry>> {
-        let index = partition_point(self.lane_count(), |at| Ok(self.lane_at(at)?.lane < lane))?;
+        let index = self.search(self.lane_table(), |fields| Some(take_lane(fields)? < lane))?;
         if index == self.lane_count() {
             return Ok(None);
         }
         Ok(Some(self.lane_at(index)?).filter(|entry| entry.lane == lane))
     }
 
-    fn block(&self, lane: &LaneEntry, index: u64) -> Result<Block> {
-        let bytes = self.read(lane.directory + index * BLOCK_BYTES as u64, BLOCK_BYTES)?;
-        Block::decode(&mut Fields(&bytes)).ok_or(SideFileError::Damaged)
+    /// How many entries of a sorted table come first by `before`. Looks at as many entries at once
+    /// as a page holds, since it is read as a whole anyhow.
+    fn search(
+        &self,
+        table: Table,
+        before: impl Fn(&mut Fields<'_>) -> Option<bool>,
+    ) -> Result<u64> {
+        let at_once = (PAYLOAD_BYTES / table.entry_bytes) as u64;
+        let (mut low, mut high) = (0, table.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let first = middle.saturating_sub(at_once / 2).max(low);
+            let last = (first + at_once).min(high);
+            let start = table.start + first * table.entry_bytes as u64;
+            let bytes = self.read(start, (last - first) as usize * table.entry_bytes)?;
+            let entries = bytes.chunks_exact(table.entry_bytes);
+            let mut passed = 0;
+            for entry in entries {
+                if !before(&mut Fields(entry)).ok_or(SideFileError::Damaged)? {
+                    break;
+                }
+                passed += 1;
+            }
+            match passed {
+                0 => high = first,
+                all if first + all == last => low = last,
+                some => return Ok(first + some),
+            }
+        }
+        Ok(low)
+    }
+
+    fn lane_table(&self) -> Table {
+        let [lanes, ..] = self.footer.sections;
+        Table { start: lanes.start, count: lanes.count, entry_bytes: LANE_BYTES }
     }
 
     /// The entries of up to `count` blocks from `index` on, decoded from one read.
@@ -197,8 +244,7 @@ impl SideFile {
         else {
             return Ok(Vec::new());
         };
-        let blocks = u64::from(entry.blocks);
-        let after = partition_point(blocks, |at| Ok(self.block(&entry, at)?.offset <= from))?;
+        let after = self.search(entry.table(), |fields| Some(fields.u64()? <= from))?;
         let first = after.saturating_sub(1);
         let wanted = (max.div_ceil(BLOCK_ENTRIES) + 1) as u64;
         let mut out = self.blocks(&entry, first, wanted)?;
@@ -219,8 +265,7 @@ impl SideFile {
         else {
             return Ok(Vec::new());
         };
-        let blocks = u64::from(entry.blocks);
-        let end = partition_point(blocks, |at| Ok(self.block(&entry, at)?.offset < before))?;
+        let end = self.search(entry.table(), |fields| Some(fields.u64()? < before))?;
         let wanted = (max.div_ceil(BLOCK_ENTRIES) + 1) as u64;
         let first = end.saturating_sub(wanted);
         let mut out = self.blocks(&entry, first, end - first)?;
@@ -235,8 +280,9 @@ impl SideFile {
         let Some(entry) = self.lane(lane)?.filter(|entry| entry.count > 0) else {
             return Ok(None);
         };
-        let blocks = u64::from(entry.blocks);
-        let after = partition_point(blocks, |at| Ok(self.block(&entry, at)?.position <= position))?;
+        let at_or_before =
+            |fields: &mut Fields<'_>| fields.u64().and_then(|_| Some(fields.u32()? <= position));
+        let after = self.search(entry.table(), at_or_before)?;
         let entries = self.blocks(&entry, after.saturating_sub(1), 2)?;
         Ok(entries.iter().find(|&&(_, known)| known >= position).map(|&(offset, _)| offset))
     }
@@ -306,12 +352,7 @@ impl SideFile {
     /// All keys from a composite key on, in order.
     pub(crate) fn keys_from<'a>(&'a self, from: &[u8]) -> Result<KeyScan<'a>> {
         let [_, _, _, keys, restarts, ..] = self.footer.sections;
-        let before = partition_point(restarts.count, |at| {
-            let bytes = self.read(restarts.start + at * 4, 4)?;
-            let start = Fields(&bytes).u32().ok_or(SideFileError::Damaged)?;
-            let mut scan = KeyScan::at(self, keys.start + u64::from(start));
-            Ok(scan.next()?.is_some_and(|entry| entry.composite.as_slice() <= from))
-        })?;
+        let before = self.restarts_before(from)?;
         let Some(restart) = before.checked_sub(1) else {
             return Ok(KeyScan::at(self, keys.start));
         };
@@ -328,17 +369,29 @@ impl SideFile {
         Ok(scan)
     }
 
+    /// How many keys that are written in full come before or at a composite key.
+    fn restarts_before(&self, from: &[u8]) -> Result<u64> {
+        let [_, _, _, keys, restarts, ..] = self.footer.sections;
+        let (mut low, mut high) = (0, restarts.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let bytes = self.read(restarts.start + middle * 4, 4)?;
+            let start = Fields(&bytes).u32().ok_or(SideFileError::Damaged)?;
+            let entry = KeyScan::at(self, keys.start + u64::from(start)).next()?;
+            if entry.is_some_and(|entry| entry.composite.as_slice() <= from) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
     /// Samples of frames, by place.
     pub(crate) fn sample(&self, index: u64) -> Result<FrameSample> {
         let [.., frames, _, _] = self.footer.sections;
         let bytes = self.read(frames.start + index * SAMPLE_BYTES as u64, SAMPLE_BYTES)?;
-        let mut fields = Fields(&bytes);
-        match (fields.u64(), fields.u64(), fields.u32()) {
-            (Some(seq), Some(append_ms), Some(position)) => {
-                Ok(FrameSample { seq, append_ms, position })
-            }
-            _ => Err(SideFileError::Damaged),
-        }
+        take_sample(&mut Fields(&bytes)).ok_or(SideFileError::Damaged)
     }
 
     /// The last sample for which `before` holds, if any; `before` holds for a front part of them.
@@ -347,14 +400,26 @@ impl SideFile {
         before: impl Fn(&FrameSample) -> bool,
     ) -> Result<Option<FrameSample>> {
         let [.., frames, _, _] = self.footer.sections;
-        let after = partition_point(frames.count, |at| Ok(before(&self.sample(at)?)))?;
+        let table = Table { start: frames.start, count: frames.count, entry_bytes: SAMPLE_BYTES };
+        let after = self.search(table, |fields| Some(before(&take_sample(fields)?)))?;
         after.checked_sub(1).map(|index| self.sample(index)).transpose()
     }
 }
 
+fn take_sample(fields: &mut Fields<'_>) -> Option<FrameSample> {
+    let seq = fields.u64()?;
+    let append_ms = fields.u64()?;
+    Some(FrameSample { seq, append_ms, position: fields.u32()? })
+}
+
+fn take_lane(fields: &mut Fields<'_>) -> Option<Lane> {
+    let topic = TopicId(fields.u32()?);
+    Some(Lane { topic, partition: Partition::new(fields.u32()?) })
+}
+
 fn decode_lane(bytes: &[u8]) -> Option<LaneEntry> {
     let mut fields = Fields(bytes);
-    let lane = Lane { topic: TopicId(fields.u32()?), partition: Partition::new(fields.u32()?) };
+    let lane = take_lane(&mut fields)?;
     Some(LaneEntry {
         lane,
         start: fields.u64()?,
@@ -377,18 +442,4 @@ fn decode_block(block: &Block, deltas: &[u8], out: &mut Vec<(u64, u32)>) -> Opti
         out.push((offset, position));
     }
     Some(())
-}
-
-/// How many of `count` sorted things come first by `before`.
-fn partition_point(count: u64, before: impl Fn(u64) -> Result<bool>) -> Result<u64> {
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if before(middle)? {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
 }

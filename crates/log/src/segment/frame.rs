@@ -1,7 +1,5 @@
 use crate::codec::Fields;
 
-use super::record::RecordHeader;
-
 /// Bytes before a frame's body.
 pub(crate) const FRAME_HEADER_BYTES: usize = 48;
 
@@ -59,13 +57,12 @@ pub(crate) struct FrameHeader {
 
 impl FrameHeader {
     /// Writes the header into the first bytes of `frame`, whose body is in place, and gives its
-    /// checksum. The body's records carry checksums of their own: only those are summed up here,
-    /// so that the bytes are gone through once.
+    /// checksum.
     pub(crate) fn seal(&self, salt: u32, frame: &mut [u8]) -> u32 {
         let mut head = [0u8; FRAME_HEADER_BYTES];
         self.put(&mut head);
         let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-        let crc = self.checksum(salt, &head, body);
+        let crc = checksum(salt, &head, body);
         if let Some(place) = head.last_chunk_mut() {
             *place = crc.to_le_bytes();
         }
@@ -86,17 +83,6 @@ impl FrameHeader {
         head[32..40].copy_from_slice(&self.synced_to.to_le_bytes());
     }
 
-    fn checksum(&self, salt: u32, head: &[u8; FRAME_HEADER_BYTES], body: &[u8]) -> u32 {
-        let crc = crc32c::crc32c_append(salt, &head[..FRAME_HEADER_BYTES - 4]);
-        match self.kind {
-            FrameKind::Events => RecordHeader::checksums(body)
-                .fold(crc, |crc, record| crc32c::crc32c_append(crc, &record)),
-            FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal => {
-                crc32c::crc32c_append(crc, body)
-            }
-        }
-    }
-
     /// Reads a header without checking the frame; `None` if it cannot be one.
     pub(crate) fn peek(head: &[u8]) -> Option<Self> {
         let mut fields = Fields(head);
@@ -114,20 +100,13 @@ impl FrameHeader {
     }
 
     /// Checks a whole frame (header and body) and gives its checksum; `None` if it is not valid.
-    /// Records are checked against their own checksums as well.
+    /// The one sum covers every byte. That records have sums of their own is for those who read a
+    /// record without the rest of its frame.
     pub(crate) fn check(&self, salt: u32, frame: &[u8]) -> Option<u32> {
         let (head, body) = frame.split_first_chunk::<FRAME_HEADER_BYTES>()?;
         let body = body.get(..self.body_bytes as usize)?;
         let stored = u32::from_le_bytes(*head.last_chunk()?);
-        if self.checksum(salt, head, body) != stored {
-            return None;
-        }
-        let good = match self.kind {
-            FrameKind::Events => RecordHeader::all_good(salt, body, self.count),
-            FrameKind::Catalog => true,
-            FrameKind::Mark | FrameKind::Seal => body.is_empty() && self.count == 0,
-        };
-        good.then_some(stored)
+        (checksum(salt, head, body) == stored).then_some(stored)
     }
 
     /// The seq after the last event of the frame.
@@ -142,6 +121,11 @@ impl FrameHeader {
     pub(crate) const fn frame_bytes(&self) -> u64 {
         FRAME_HEADER_BYTES as u64 + self.body_bytes as u64
     }
+}
+
+fn checksum(salt: u32, head: &[u8; FRAME_HEADER_BYTES], body: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(salt, &head[..FRAME_HEADER_BYTES - 4]);
+    crc32c::crc32c_append(crc, body)
 }
 
 #[cfg(test)]

@@ -58,53 +58,23 @@ impl RecordHeader {
         if crc32c::crc32c_append(salt, &head[..40]) != stored {
             return None;
         }
-        let mut fields = Fields(head);
-        let body_bytes = fields.u32()?;
-        let body_crc = fields.u32()?;
-        let topic = TopicId(fields.u32()?);
-        let partition = Partition::new(fields.u32()?);
-        let offset = fields.u64()?;
-        let seq = fields.u64()?;
-        let stamp = fields.u64()?;
-        Some(Self {
-            body_bytes,
-            body_crc,
+        Some(Self::fields(head))
+    }
+
+    /// The fields, whatever the checksum says.
+    fn fields(head: &[u8; RECORD_HEADER_BYTES]) -> Self {
+        let stamp = u64_at::<32>(head);
+        let topic = TopicId(u32_at::<8>(head));
+        let partition = Partition::new(u32_at::<12>(head));
+        Self {
+            body_bytes: u32_at::<0>(head),
+            body_crc: u32_at::<4>(head),
             lane: Lane { topic, partition },
-            offset,
-            seq,
+            offset: u64_at::<16>(head),
+            seq: u64_at::<24>(head),
             append_ms: stamp & APPEND_MS_MAX,
             flags: (stamp >> 48) as u16,
-        })
-    }
-
-    /// The stored header checksums of the records of a body, by their stated lengths.
-    pub(crate) fn checksums(body: &[u8]) -> impl Iterator<Item = [u8; 4]> {
-        let mut rest = body;
-        std::iter::from_fn(move || {
-            let (head, after) = rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
-            let length = u32::from_le_bytes(*head.first_chunk()?);
-            // Past the end only if damaged; then the sum is wrong anyhow.
-            rest = after.get(length as usize..).unwrap_or_default();
-            head.last_chunk().copied()
-        })
-    }
-
-    /// Whether `body` is `count` whole records, each with the checksums it says.
-    pub(crate) fn all_good(salt: u32, body: &[u8], count: u32) -> bool {
-        let mut rest = body;
-        for _ in 0..count {
-            let Some(header) = Self::decode(salt, rest) else {
-                return false;
-            };
-            let Some(record) = rest.get(RECORD_HEADER_BYTES..header.record_bytes()) else {
-                return false;
-            };
-            if crc32c::crc32c(record) != header.body_crc {
-                return false;
-            }
-            rest = rest.get(header.record_bytes()..).unwrap_or_default();
         }
-        rest.is_empty()
     }
 
     /// Header and body together.
@@ -171,59 +141,143 @@ pub(crate) fn same_content(one: &[u8], other: &[u8]) -> bool {
     one.get(..16) == other.get(..16) && one.get(FIXED_BODY_BYTES..) == other.get(FIXED_BODY_BYTES..)
 }
 
-/// An event as it lies in the log: a view of bytes that are shared, read field by field.
+/// An event as it lies in the log, read field by field. Shares the memory that it was read into.
 #[derive(Debug, Clone)]
 pub struct Record {
-    header: RecordHeader,
-    body: Bytes,
+    /// Header and body; never shorter than both.
+    bytes: Bytes,
+}
+
+/// The same, borrowed from the memory that it was read into: costs nothing to make.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordRef<'a> {
+    head: &'a [u8; RECORD_HEADER_BYTES],
+    body: &'a [u8],
+    memory: &'a Bytes,
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident -> $result:ty),* $(,)?) => {
+        impl Record {
+            $($(#[$doc])* pub fn $name(&self) -> $result { self.as_ref().$name() })*
+        }
+    };
+}
+
+fields! {
+    /// Topic and partition.
+    lane -> Lane,
+    /// Place in the partition.
+    offset -> Offset,
+    /// Place in the log.
+    seq -> Seq,
+    /// When the log took it.
+    appended_at -> Timestamp,
+    /// Whether it says that its key is gone.
+    is_tombstone -> bool,
+    /// Its identity.
+    id -> EventId,
+    /// Event time.
+    ts -> Timestamp,
+    /// The key.
+    key -> Option<&str>,
+    /// The payload, as the bytes that were published.
+    payload -> Payload,
+    /// Bytes in the log.
+    bytes -> usize,
 }
 
 impl Record {
     /// The record at the start of `bytes`, checked whole.
     pub(crate) fn decode(salt: u32, bytes: &Bytes) -> Option<Self> {
         let header = RecordHeader::decode(salt, bytes)?;
-        if bytes.len() < header.record_bytes() || header.body_bytes < FIXED_BODY_BYTES as u32 {
-            return None;
-        }
-        let body = bytes.slice(RECORD_HEADER_BYTES..header.record_bytes());
+        let record = RecordRef::unchecked(bytes, 0)?.to_record();
         #[cfg(feature = "planted-bugs")]
         if crate::planted::skips_bad_crc() {
-            return Some(Self { header, body });
+            return Some(record);
         }
-        (crc32c::crc32c(&body) == header.body_crc).then_some(Self { header, body })
+        (crc32c::crc32c(record.body()) == header.body_crc).then_some(record)
     }
 
-    pub(crate) const fn header(&self) -> &RecordHeader {
-        &self.header
+    /// The record at a place in the bytes of a frame whose sum was good, or that never left memory.
+    pub(crate) fn unchecked(frame: &Bytes, start: usize) -> Option<Self> {
+        RecordRef::unchecked(frame, start).map(|record| record.to_record())
     }
 
-    pub(crate) const fn body(&self) -> &Bytes {
-        &self.body
+    /// The record, borrowed.
+    pub fn as_ref(&self) -> RecordRef<'_> {
+        let whole = RecordRef::unchecked(&self.bytes, 0);
+        whole.unwrap_or(RecordRef {
+            head: &[0; RECORD_HEADER_BYTES],
+            body: &[],
+            memory: &self.bytes,
+        })
+    }
+
+    pub(crate) fn header(&self) -> RecordHeader {
+        RecordHeader::fields(self.as_ref().head)
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        self.as_ref().body
+    }
+
+    /// The whole event, given the name of its topic. `None` only if the log was written by a
+    /// faulty program: the checksums were good.
+    pub fn to_event(&self, topic: &Topic) -> Option<Event> {
+        self.as_ref().to_event(topic)
+    }
+}
+
+impl<'a> RecordRef<'a> {
+    pub(crate) fn unchecked(memory: &'a Bytes, start: usize) -> Option<Self> {
+        let (head, rest) = memory.get(start..)?.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+        let length = u32_at::<0>(head) as usize;
+        if length < FIXED_BODY_BYTES {
+            return None;
+        }
+        Some(Self { head, body: rest.get(..length)?, memory })
+    }
+
+    /// The record, with a share in its memory.
+    pub fn to_record(&self) -> Record {
+        let start = self.start() - RECORD_HEADER_BYTES;
+        Record { bytes: self.memory.slice(start..start + self.bytes()) }
+    }
+
+    /// Where the body starts in its memory.
+    fn start(&self) -> usize {
+        self.body.as_ptr().addr() - self.memory.as_ptr().addr()
     }
 
     /// Topic and partition.
-    pub const fn lane(&self) -> Lane {
-        self.header.lane
+    pub fn lane(&self) -> Lane {
+        let partition = Partition::new(u32_at::<12>(self.head));
+        Lane { topic: TopicId(u32_at::<8>(self.head)), partition }
     }
 
     /// Place in the partition.
-    pub const fn offset(&self) -> Offset {
-        Offset::new(self.header.offset)
+    pub fn offset(&self) -> Offset {
+        Offset::new(u64_at::<16>(self.head))
     }
 
     /// Place in the log.
-    pub const fn seq(&self) -> Seq {
-        Seq::new(self.header.seq)
+    pub fn seq(&self) -> Seq {
+        Seq::new(u64_at::<24>(self.head))
     }
 
     /// When the log took it.
-    pub const fn appended_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.header.append_ms)
+    pub fn appended_at(&self) -> Timestamp {
+        Timestamp::from_millis(u64_at::<32>(self.head) & APPEND_MS_MAX)
     }
 
     /// Whether it says that its key is gone.
-    pub const fn is_tombstone(&self) -> bool {
-        self.header.is_tombstone()
+    pub fn is_tombstone(&self) -> bool {
+        self.flags() & TOMBSTONE != 0
+    }
+
+    fn flags(&self) -> u16 {
+        (u64_at::<32>(self.head) >> 48) as u16
     }
 
     /// Its identity.
@@ -238,8 +292,8 @@ impl Record {
     }
 
     /// The key.
-    pub fn key(&self) -> Option<&str> {
-        if self.header.flags & HAS_KEY == 0 {
+    pub fn key(&self) -> Option<&'a str> {
+        if self.flags() & HAS_KEY == 0 {
             return None;
         }
         text16(&mut Fields(self.body.get(FIXED_BODY_BYTES..)?))
@@ -247,17 +301,20 @@ impl Record {
 
     /// The payload, as the bytes that were published.
     pub fn payload(&self) -> Payload {
-        let start = self.payload_start().unwrap_or(self.body.len());
-        Payload::from_stored(self.body.slice(start..))
+        self.last_bytes(self.payload_bytes().unwrap_or(0))
+    }
+
+    fn last_bytes(&self, count: usize) -> Payload {
+        let end = self.start() + self.body.len();
+        Payload::from_stored(self.memory.slice(end - count..end))
     }
 
     /// Bytes in the log.
     pub const fn bytes(&self) -> usize {
-        self.header.record_bytes()
+        RECORD_HEADER_BYTES + self.body.len()
     }
 
-    /// The whole event, given the name of its topic. `None` only if the log was written by a
-    /// faulty program: the checksums were good.
+    /// See [`Record::to_event`].
     pub fn to_event(&self, topic: &Topic) -> Option<Event> {
         let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
         let key = self.has(HAS_KEY, &mut fields, |fields| Key::new(text16(fields)?).ok())?;
@@ -283,26 +340,26 @@ impl Record {
             ts: self.ts(),
             topic: topic.clone(),
             key,
-            partition: self.header.lane.partition,
+            partition: self.lane().partition,
             offset: self.offset(),
             headers: headers.unwrap_or_default(),
-            payload: Payload::from_stored(self.body.slice(self.body.len() - fields.0.len()..)),
+            payload: self.last_bytes(fields.0.len()),
             caused_by: caused_by.unwrap_or_default(),
             tags: tags.unwrap_or_default(),
         })
     }
 
     /// The outer `None` is a field that is there but cannot be read.
-    fn has<'a, T>(
+    fn has<T>(
         &self,
         flag: u16,
         fields: &mut Fields<'a>,
         read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
     ) -> Option<Option<T>> {
-        if self.header.flags & flag == 0 { Some(None) } else { read(fields).map(Some) }
+        if self.flags() & flag == 0 { Some(None) } else { read(fields).map(Some) }
     }
 
-    fn payload_start(&self) -> Option<usize> {
+    fn payload_bytes(&self) -> Option<usize> {
         let mut fields = Fields(self.body.get(FIXED_BODY_BYTES..)?);
         self.has(HAS_KEY, &mut fields, skip_text)?;
         self.has(HAS_SESSION, &mut fields, |fields| fields.bytes(16))?;
@@ -315,8 +372,21 @@ impl Record {
         self.has(HAS_TAGS, &mut fields, |fields| {
             (0..fields.u8()?).try_for_each(|_| skip_text(fields))
         })?;
-        Some(self.body.len() - fields.0.len())
+        Some(fields.0.len())
     }
+}
+
+fn u32_at<const AT: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> u32 {
+    u32::from_le_bytes(field::<AT, 4>(head))
+}
+
+fn u64_at<const AT: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> u64 {
+    u64::from_le_bytes(field::<AT, 8>(head))
+}
+
+/// The compiler knows all places and lengths, and leaves nothing but the load.
+fn field<const AT: usize, const N: usize>(head: &[u8; RECORD_HEADER_BYTES]) -> [u8; N] {
+    head.get(AT..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 fn skip_text(fields: &mut Fields<'_>) -> Option<()> {

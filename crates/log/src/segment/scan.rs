@@ -1,7 +1,7 @@
 use std::io;
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use super::header::SEGMENT_HEADER_BYTES;
@@ -135,14 +135,9 @@ impl<'a> SegmentScan<'a> {
             return Ok(bytes);
         }
         let span = count.max(CHUNK_BYTES).min(self.end.saturating_sub(position) as usize);
-        let mut buffer = match std::mem::take(&mut self.window).try_into_mut() {
-            Ok(unique) if unique.len() >= span => unique,
-            _ => BytesMut::zeroed(span),
-        };
-        buffer.truncate(span);
-        let read = self.file.read_at(&mut buffer, position)?;
-        buffer.truncate(read);
-        self.window = buffer.freeze();
+        let mut buffer = Vec::new();
+        self.file.append_at(&mut buffer, position, span)?;
+        self.window = buffer.into();
         self.window_start = position;
         Ok(self.windowed(position, count).unwrap_or_else(|| self.window.clone()))
     }

@@ -42,7 +42,6 @@ pub(super) struct Opens {
 /// Logs that were filled for measuring.
 #[derive(Debug)]
 pub(super) struct Filled {
-    pub(super) million: PathBuf,
     small: Sample,
     tenth: Sample,
     full: Sample,
@@ -61,8 +60,7 @@ pub(super) fn fill(scratch: &Path, events: usize) -> anyhow::Result<Filled> {
     let small = fill_one(&scratch.join("small"), 100_000)?;
     let tenth = fill_one(&scratch.join("tenth"), events / 10)?;
     let full = fill_one(&scratch.join("full"), events)?;
-    let million = if events == 1_000_000 { full.path.clone() } else { tenth.path.clone() };
-    Ok(Filled { million, small, tenth, full })
+    Ok(Filled { small, tenth, full })
 }
 
 fn fill_one(path: &Path, events: usize) -> anyhow::Result<Sample> {

@@ -28,6 +28,9 @@ pub(crate) struct LogBench {
     /// Where to write; the disk that this directory is on is what is measured.
     #[arg(long, default_value = ".", value_name = "DIR")]
     dir: PathBuf,
+    /// Measure only one part.
+    #[arg(long)]
+    part: Option<Part>,
     /// How often each pair is measured, in turn.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -36,12 +39,25 @@ pub(crate) struct LogBench {
     memory_of: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Write,
+    Read,
+    Lookup,
+}
+
 #[derive(Serialize)]
 struct Report {
     events: usize,
+    write: Option<write::Writes>,
+    read: Option<read::Reads>,
+    #[serde(flatten)]
+    stored: Option<Stored>,
+}
+
+#[derive(Serialize)]
+struct Stored {
     event_bytes: f64,
-    write: write::Writes,
-    read: read::Reads,
     lookup: lookup::Lookups,
     open: lookup::Opens,
     rss_mib: f64,
@@ -58,18 +74,29 @@ pub(crate) fn run(bench: &LogBench, output: &Output) -> anyhow::Result<Status> {
         .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
     let rounds = bench.rounds.max(1);
     let events = if bench.quick { 1_000_000 } else { 10_000_000 };
-    output.progress("writing, fsynced, against a plain file ...");
-    let write = write::measure(scratch.path(), rounds)?;
-    output.progress(&format!("filling logs of up to {} events ...", grouped(events as u64)));
-    let filled = lookup::fill(scratch.path(), events)?;
-    output.progress("look-ups and opening ...");
-    let (lookup, open) = lookup::measure(&filled, rounds)?;
-    let rss_mib = filled.memory_mib()?;
-    let disk_ratio = filled.disk_ratio()?;
-    output.progress("reading, against a plain file ...");
-    let read = read::measure(scratch.path(), &filled, rounds)?;
-    let event_bytes = filled.event_bytes();
-    let report = Report { events, event_bytes, write, read, lookup, open, rss_mib, disk_ratio };
+    let wants = |part| bench.part.is_none_or(|only| only == part);
+    let mut report = Report { events, write: None, read: None, stored: None };
+    if wants(Part::Write) {
+        output.progress("writing, fsynced, against a plain file ...");
+        report.write = Some(write::measure(scratch.path(), rounds)?);
+    }
+    if wants(Part::Read) {
+        output.progress("reading, against a plain file ...");
+        report.read = Some(read::measure(scratch.path(), rounds)?);
+    }
+    if wants(Part::Lookup) {
+        output.progress(&format!("filling logs of up to {} events ...", grouped(events as u64)));
+        let filled = lookup::fill(scratch.path(), events)?;
+        output.progress("look-ups and opening ...");
+        let (lookup, open) = lookup::measure(&filled, rounds)?;
+        report.stored = Some(Stored {
+            event_bytes: filled.event_bytes(),
+            lookup,
+            open,
+            rss_mib: filled.memory_mib()?,
+            disk_ratio: filled.disk_ratio()?,
+        });
+    }
     output.result(&report, text)?;
     Ok(Status::Done)
 }
@@ -84,23 +111,29 @@ fn text(report: &Report) -> String {
         )
     };
     let mut out = String::new();
-    out += &line("fsynced batches of 1,000", &report.write.batch_1000);
-    out += &line("fsynced batches of 10,000", &report.write.batch_10000);
-    out += &line("256 publishers of single events", &report.write.publishers_256);
-    out += &line("100 topics against one", &report.write.topics_100);
-    out += &line("sequential read of one topic", &report.read.whole);
-    out += &line("a topic that is a tenth of the log", &report.read.tenth);
-    let lookups = &report.lookup;
-    out += &format!(
-        "\nin {} events: by id {:.1} us, latest by key {:.1} us, offset at time {:.1} us\n",
-        grouped(report.events as u64),
-        lookups.by_id_us,
-        lookups.latest_by_key_us,
-        lookups.offset_at_us
-    );
-    out += &format!(
-        "open {:.1} ms ({:.1} ms with 100 k events), resident {:.1} MiB, disk {:.2}x of the events\n",
-        report.open.events_10m_ms, report.open.events_100k_ms, report.rss_mib, report.disk_ratio
-    );
+    if let Some(write) = &report.write {
+        out += &line("fsynced batches of 1,000", &write.batch_1000);
+        out += &line("fsynced batches of 10,000", &write.batch_10000);
+        out += &line("256 publishers of single events", &write.publishers_256);
+        out += &line("100 topics against one", &write.topics_100);
+    }
+    if let Some(read) = &report.read {
+        out += &line("sequential read of one topic", &read.whole);
+        out += &line("a topic that is a tenth of the log", &read.tenth);
+    }
+    if let Some(stored) = &report.stored {
+        let (lookups, open) = (&stored.lookup, &stored.open);
+        out += &format!(
+            "in {} events: by id {:.1} us, latest by key {:.1} us, offset at time {:.1} us\n",
+            grouped(report.events as u64),
+            lookups.by_id_us,
+            lookups.latest_by_key_us,
+            lookups.offset_at_us
+        );
+        out += &format!(
+            "open {:.1} ms ({:.1} ms with 100 k events), {:.1} MiB, disk {:.2}x of the events\n",
+            open.events_10m_ms, open.events_100k_ms, stored.rss_mib, stored.disk_ratio
+        );
+    }
     out
 }

@@ -21,8 +21,8 @@ pub(super) struct Writes {
 
 pub(super) fn measure(scratch: &Path, rounds: usize) -> anyhow::Result<Writes> {
     Ok(Writes {
-        batch_1000: batches(scratch, rounds, (1000, 200))?,
-        batch_10000: batches(scratch, rounds, (10_000, 30))?,
+        batch_1000: batches(scratch, rounds, (1000, 150))?,
+        batch_10000: batches(scratch, rounds, (10_000, 20))?,
         publishers_256: publishers(scratch, rounds)?,
         topics_100: topics(scratch, rounds)?,
     })
@@ -74,7 +74,7 @@ fn append_each(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
 
 /// Many publishers, each waiting for its own event, against as many events per sync.
 fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
-    let each = 400;
+    let each = 300;
     let encoded = raw::encoded_batch(&scratch.join("encoded"), PUBLISHERS)?;
     let log_path = scratch.join("publishers");
     let (log, _) = new_log(&log_path, 1)?;
@@ -124,7 +124,7 @@ async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<()> {
 
 /// Batches spread over 100 topics against the same in one topic.
 fn topics(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
-    let (size, times) = (1000, 200);
+    let (size, times) = (1000, 100);
     let (one_path, many_path) = (scratch.join("one"), scratch.join("many"));
     let (one, _) = new_log(&one_path, 1)?;
     let (many, _) = new_log(&many_path, 100)?;

@@ -1,0 +1,25 @@
+//! Groups from outside: what each pitfall of the notes looks like now, and how fast it goes.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests stop where they are wrong, and say what they measured"
+)]
+
+mod driver;
+
+mod acks;
+
+mod attempts;
+
+mod dead_letters;
+
+mod nonsense;
+
+mod order;
+
+mod owners;
+
+mod saves;
+
+mod speed;

@@ -1,0 +1,318 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use promethean_event::Offset;
+
+use super::frames::{FrameWalk, Step};
+use super::page::{Gap, GapReason, Page, PageLimit, Visited};
+use crate::engine::{Engine, ReadPlace, Segment, State};
+use crate::error::ReadError;
+use crate::segment::{Record, RecordRef};
+use crate::topic::Lane;
+
+/// Positions taken from an index at once.
+const POSITIONS_MAX: usize = 4096;
+/// What is read of a segment at once: little at first, more for those who go on.
+const CHUNK_BYTES_MIN: usize = 16 * 1024;
+const CHUNK_BYTES_MAX: usize = 256 * 1024;
+/// Those who want fewer events at once are not served whole frames.
+const FRAME_WALK_EVENTS_MIN: usize = 64;
+
+/// Reads one lane forward.
+#[derive(Debug)]
+pub struct LaneReader {
+    engine: Arc<Engine>,
+    lane: Lane,
+    next: u64,
+    source: Source,
+}
+
+/// Where the next events come from.
+#[derive(Debug)]
+enum Source {
+    /// Not known yet.
+    Unknown,
+    /// Frames of a sealed segment, most of which is of this lane.
+    Frames(FrameWalk),
+    /// Single records, by their positions.
+    Records(Records),
+}
+
+#[derive(Debug)]
+struct Records {
+    place: ReadPlace,
+    positions: VecDeque<(u64, u32)>,
+    /// Frames in memory that hold the positions, as far as they do.
+    cached: VecDeque<Option<Bytes>>,
+    chunk: Bytes,
+    chunk_start: u64,
+    chunk_bytes: usize,
+}
+
+impl LaneReader {
+    pub(crate) fn new(engine: Arc<Engine>, lane: Lane, from: Offset) -> Result<Self, ReadError> {
+        let state = engine.read().catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
+        if from > state.next {
+            return Err(ReadError::BeyondEnd { wanted: from, next: state.next });
+        }
+        Ok(Self { engine, lane, next: from.get(), source: Source::Unknown })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The offset that comes next.
+    pub const fn position(&self) -> Offset {
+        Offset::new(self.next)
+    }
+
+    /// The next events; empty at the end of the lane.
+    pub fn next_page(&mut self, limit: PageLimit) -> Result<Page, ReadError> {
+        let mut records = Vec::new();
+        let visited = self.visit(limit, |record| {
+            if records.is_empty() {
+                records.reserve(limit.events.min(POSITIONS_MAX));
+            }
+            records.push(record.to_record());
+        })?;
+        Ok(Page { records, gaps: visited.gaps })
+    }
+
+    /// Shows the next events, none at the end of the lane. Cheaper than a page for those who do
+    /// not keep them.
+    pub fn visit(
+        &mut self,
+        limit: PageLimit,
+        mut show: impl FnMut(RecordRef<'_>),
+    ) -> Result<Visited, ReadError> {
+        let mut visit = Visit { visited: Visited::default(), limit };
+        while !visit.is_done() {
+            match &mut self.source {
+                Source::Unknown => {
+                    if !self.advance(&mut visit)? {
+                        break;
+                    }
+                }
+                Source::Frames(_) => self.visit_frames(&mut visit, &mut show)?,
+                Source::Records(_) => self.visit_records(&mut visit, &mut show)?,
+            }
+        }
+        Ok(visit.visited)
+    }
+
+    fn visit_frames(
+        &mut self,
+        visit: &mut Visit,
+        show: &mut impl FnMut(RecordRef<'_>),
+    ) -> Result<(), ReadError> {
+        let Source::Frames(walk) = &mut self.source else { return Ok(()) };
+        while !visit.is_done() {
+            let Some(record) = walk.next_of(self.lane) else {
+                match walk.step()? {
+                    Step::Frame => continue,
+                    Step::End => self.source = Source::Unknown,
+                    // Record by record, so that what is good is still served.
+                    Step::Damaged => self.source = self.records_from_here()?,
+                }
+                return Ok(());
+            };
+            let offset = record.offset().get();
+            if offset < self.next {
+                continue;
+            }
+            if offset > self.next {
+                let gap = missing(&self.engine, self.lane, self.next, offset);
+                visit.visited.gaps.push(gap);
+            }
+            self.next = offset + 1;
+            visit.count(record.bytes());
+            show(record);
+        }
+        Ok(())
+    }
+
+    fn visit_records(
+        &mut self,
+        visit: &mut Visit,
+        show: &mut impl FnMut(RecordRef<'_>),
+    ) -> Result<(), ReadError> {
+        let Source::Records(records) = &mut self.source else { return Ok(()) };
+        while !visit.is_done() {
+            let Some((offset, record)) = records.next(&self.engine)? else {
+                self.source = Source::Unknown;
+                return Ok(());
+            };
+            if offset > self.next {
+                let gap = missing(&self.engine, self.lane, self.next, offset);
+                visit.visited.gaps.push(gap);
+            }
+            self.next = offset + 1;
+            match record.filter(|record| record.lane() == self.lane) {
+                Some(record) => {
+                    visit.count(record.bytes());
+                    show(record.as_ref());
+                }
+                None => visit.visited.gaps.push(Gap {
+                    lane: self.lane,
+                    from: Offset::new(offset),
+                    to: Offset::new(offset + 1),
+                    reason: GapReason::Corrupt,
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out where the next events are; false at the end of the lane.
+    fn advance(&mut self, visit: &mut Visit) -> Result<bool, ReadError> {
+        let max = visit.wanted().clamp(64, POSITIONS_MAX);
+        loop {
+            let engine = Arc::clone(&self.engine);
+            let state = engine.read();
+            let lane = state.catalog.lane(self.lane).ok_or(ReadError::UnknownLane)?;
+            if self.next < lane.start.get() {
+                let (from, to) = (Offset::new(self.next), lane.start);
+                let reason = GapReason::Expired;
+                visit.visited.gaps.push(Gap { lane: self.lane, from, to, reason });
+                self.next = lane.start.get();
+            }
+            if self.next >= lane.next.get() {
+                return Ok(false);
+            }
+            let active = state.active.index.lane_range(self.lane);
+            if active.is_some_and(|(first, _)| first <= self.next) {
+                self.source =
+                    Source::Records(Records::in_active(&state, self.lane, self.next, max));
+                return Ok(true);
+            }
+            let sealed = state.sealed.clone();
+            drop(state);
+            if let Some(source) = self.in_sealed(&sealed, max)? {
+                self.source = source;
+                return Ok(true);
+            }
+            // Nothing is left of this lane in sealed segments: the rest is in the active one, or
+            // compaction has removed it all.
+            let to = active.map_or(lane.next.get(), |(first, _)| first);
+            visit.visited.gaps.push(missing(&engine, self.lane, self.next, to));
+            self.next = to;
+        }
+    }
+
+    /// The first sealed segment that has events from the next offset on.
+    fn in_sealed(&self, sealed: &[Arc<Segment>], max: usize) -> Result<Option<Source>, ReadError> {
+        let first = self.engine.segment_of_offset(sealed, self.lane, self.next)?;
+        for segment in sealed.iter().skip(first) {
+            let positions =
+                self.engine.ask(segment, |index| index.positions(self.lane, self.next, max))?;
+            let Some(&(_, position)) = positions.first() else { continue };
+            if max > FRAME_WALK_EVENTS_MIN
+                && let Some(start) = self.walk_start(segment, position)?
+            {
+                return Ok(Some(Source::Frames(FrameWalk::new(segment.place(), start))));
+            }
+            return Ok(Some(Source::Records(Records::new(segment.place(), positions))));
+        }
+        Ok(None)
+    }
+
+    /// Where to start walking through frames to come to a position, if that is worth it.
+    fn walk_start(&self, segment: &Arc<Segment>, position: u32) -> Result<Option<u64>, ReadError> {
+        let bytes = self.engine.ask(segment, |index| index.lane_bytes(self.lane))?;
+        if bytes * 2 < segment.end_position || !segment.holes.is_empty() {
+            return Ok(None);
+        }
+        let sample = self
+            .engine
+            .ask(segment, |index| index.last_sample(|sample| sample.position <= position))?;
+        Ok(sample.map(|sample| u64::from(sample.position)))
+    }
+
+    fn records_from_here(&self) -> Result<Source, ReadError> {
+        let sealed = self.engine.read().sealed.clone();
+        let source = self.in_sealed(&sealed, FRAME_WALK_EVENTS_MIN)?;
+        Ok(source.unwrap_or(Source::Unknown))
+    }
+}
+
+/// Offsets that the indexes do not have: compaction took them, or damage did.
+fn missing(engine: &Engine, lane: Lane, from: u64, to: u64) -> Gap {
+    let damaged = engine.damage_took(lane, from, to);
+    let reason = if damaged { GapReason::Corrupt } else { GapReason::Compacted };
+    Gap { lane, from: Offset::new(from), to: Offset::new(to), reason }
+}
+
+/// A visit under way.
+struct Visit {
+    visited: Visited,
+    limit: PageLimit,
+}
+
+impl Visit {
+    fn is_done(&self) -> bool {
+        self.visited.events > 0
+            && (self.visited.events >= self.limit.events || self.visited.bytes >= self.limit.bytes)
+    }
+
+    fn wanted(&self) -> usize {
+        self.limit.events.saturating_sub(self.visited.events)
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.visited.events += 1;
+        self.visited.bytes += bytes;
+    }
+}
+
+impl Records {
+    fn new(place: ReadPlace, positions: Vec<(u64, u32)>) -> Self {
+        Self {
+            place,
+            positions: positions.into(),
+            cached: VecDeque::new(),
+            chunk: Bytes::new(),
+            chunk_start: 0,
+            chunk_bytes: CHUNK_BYTES_MIN,
+        }
+    }
+
+    fn in_active(state: &State, lane: Lane, from: u64, max: usize) -> Self {
+        let positions = state.active.index.positions(lane, from, max);
+        let name = state.active.name;
+        let cached =
+            positions.iter().map(|&(_, position)| state.tail.get(name, position)).collect();
+        Self { cached, ..Self::new(state.active.place(), positions) }
+    }
+
+    /// The next offset and its record; no record if its bytes are damaged.
+    fn next(&mut self, engine: &Engine) -> Result<Option<(u64, Option<Record>)>, ReadError> {
+        let Some((offset, position)) = self.positions.pop_front() else { return Ok(None) };
+        if let Some(bytes) = self.cached.pop_front().flatten() {
+            return Ok(Some((offset, Record::unchecked(&bytes, 0))));
+        }
+        if let Some(record) = self.in_chunk(position) {
+            return Ok(Some((offset, Some(record))));
+        }
+        engine.count_disk_read();
+        let earlier = std::mem::take(&mut self.chunk);
+        self.chunk = self.place.bytes_again(earlier, u64::from(position), self.chunk_bytes)?;
+        self.chunk_start = u64::from(position);
+        self.chunk_bytes = (self.chunk_bytes * 4).min(CHUNK_BYTES_MAX);
+        let record = match self.in_chunk(position) {
+            Some(record) => Some(record),
+            // Longer than a chunk, or damaged.
+            None => self.place.record(position)?,
+        };
+        Ok(Some((offset, record)))
+    }
+
+    fn in_chunk(&self, position: u32) -> Option<Record> {
+        let start = u64::from(position).checked_sub(self.chunk_start)? as usize;
+        if start >= self.chunk.len() {
+            return None;
+        }
+        Record::decode(self.place.salt, &self.chunk.slice(start..))
+    }
+}

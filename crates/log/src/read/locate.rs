@@ -1,0 +1,97 @@
+//! Where offsets of a lane stand, and reading backwards from one.
+
+use std::sync::Arc;
+
+use super::page::{Page, PageLimit};
+use crate::engine::{Engine, Segment};
+use crate::error::ReadError;
+use crate::index::SegmentIndex;
+use crate::topic::Lane;
+
+impl Engine {
+    /// The place in `sealed` of the segment that holds an offset of a lane, or of the first one
+    /// behind it that may.
+    pub(super) fn segment_of_offset(
+        &self,
+        sealed: &[Arc<Segment>],
+        lane: Lane,
+        offset: u64,
+    ) -> Result<usize, ReadError> {
+        // Segments whose side file is not built yet know only the lanes that they have. They are
+        // the newest ones, and few.
+        let unbuilt = sealed
+            .iter()
+            .rposition(|segment| matches!(segment.index, SegmentIndex::Side(_)))
+            .map_or(0, |place| place + 1);
+        for (place, segment) in sealed.iter().enumerate().skip(unbuilt).rev() {
+            let start = self.ask(segment, |index| index.lane_start(lane))?;
+            if start.is_some_and(|start| start <= offset) {
+                return Ok(place);
+            }
+        }
+        let (mut low, mut high) = (0, unbuilt);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some(segment) = sealed.get(middle) else {
+                break;
+            };
+            let start = self.ask(segment, |index| index.lane_start(lane))?.unwrap_or(0);
+            if start <= offset {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low.saturating_sub(1))
+    }
+
+    /// Whether a damaged segment stands where these offsets of a lane should be.
+    pub(super) fn damage_took(&self, lane: Lane, from: u64, to: u64) -> bool {
+        let sealed = self.read().sealed.clone();
+        // One that cannot be asked has its side file damaged as well: then it may be so.
+        let start_of = |segment: &Arc<Segment>| {
+            self.ask(segment, |index| index.lane_start(lane)).map_or(Some(0), |start| start)
+        };
+        let damaged = sealed.iter().enumerate().filter(|(_, segment)| !segment.holes.is_empty());
+        damaged.into_iter().any(|(place, segment)| {
+            let start = start_of(segment).unwrap_or(0);
+            let end = sealed.iter().skip(place + 1).find_map(start_of).unwrap_or(u64::MAX);
+            start < to && from < end
+        })
+    }
+
+    /// Up to `limit` events of a lane before an offset, newest first.
+    pub(crate) fn page_before(
+        &self,
+        lane: Lane,
+        before: u64,
+        limit: PageLimit,
+    ) -> Result<Page, ReadError> {
+        let mut page = Page::default();
+        let (sealed, start, place, mut positions) = {
+            let state = self.read();
+            let known = state.catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
+            let positions = state.active.index.positions_before(lane, before, limit.events);
+            (state.sealed.clone(), known.start.get(), state.active.place(), positions)
+        };
+        let mut bytes = 0;
+        let mut place = place;
+        let mut older = sealed.iter().rev();
+        loop {
+            for &(offset, position) in &positions {
+                if offset < start || page.records.len() >= limit.events || bytes >= limit.bytes {
+                    return Ok(page);
+                }
+                let record = place.record(position)?.ok_or_else(|| place.damaged(position))?;
+                bytes += record.bytes();
+                page.records.push(record);
+            }
+            let Some(segment) = older.next() else {
+                return Ok(page);
+            };
+            let wanted = limit.events - page.records.len();
+            positions = self.ask(segment, |index| index.positions_before(lane, before, wanted))?;
+            place = segment.place();
+        }
+    }
+}
