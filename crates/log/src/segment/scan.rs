@@ -21,6 +21,8 @@ pub(crate) struct SegmentScan<'a> {
     position: u64,
     /// What the next frame must name as the one before it; `None` behind damage.
     chain: Option<u32>,
+    /// Behind damage a frame must not be an older one that has come here with a misplaced block.
+    next_seq: u64,
     window: Bytes,
     window_start: u64,
     done: bool,
@@ -52,6 +54,7 @@ impl<'a> SegmentScan<'a> {
             end: file.len()?,
             position: SEGMENT_HEADER_BYTES,
             chain: Some(salt),
+            next_seq: 0,
             window: Bytes::new(),
             window_start: 0,
             done: false,
@@ -73,7 +76,7 @@ impl<'a> SegmentScan<'a> {
             return Ok(Some(FrameEvent::Hole(start..next)));
         }
         self.done = true;
-        let torn = self.peek(start)?.is_some();
+        let torn = self.looks_cut_off(start)?;
         Ok(Some(FrameEvent::End { position: start, torn }))
     }
 
@@ -81,6 +84,7 @@ impl<'a> SegmentScan<'a> {
         let position = self.position;
         self.position += header.frame_bytes();
         self.chain = Some(crc);
+        self.next_seq = header.next_seq();
         // A seal is the last frame, and whatever follows it is of no concern.
         self.done = header.kind == FrameKind::Seal;
         FrameEvent::Frame { position, header, crc, bytes }
@@ -94,12 +98,23 @@ impl<'a> SegmentScan<'a> {
         }))
     }
 
+    /// Whether a frame seems to begin at `position`, whole or not: the file may have lost its end.
+    fn looks_cut_off(&mut self, position: u64) -> io::Result<bool> {
+        let head = self.bytes(position, FRAME_HEADER_BYTES)?;
+        let short = head.len() < FRAME_HEADER_BYTES && head.iter().any(|&byte| byte != 0);
+        Ok(short || FrameHeader::peek(&head).is_some())
+    }
+
     /// The valid frame at `position`, if there is one and it continues the chain.
     fn frame_at(&mut self, position: u64) -> io::Result<Option<(FrameHeader, u32, Bytes)>> {
         let Some(header) = self.peek(position)? else {
             return Ok(None);
         };
-        if self.chain.is_some_and(|chain| chain != header.previous_crc) {
+        let follows = match self.chain {
+            Some(chain) => chain == header.previous_crc,
+            None => header.first_seq >= self.next_seq,
+        };
+        if !follows {
             return Ok(None);
         }
         let bytes = self.bytes(position, header.frame_bytes() as usize)?;
