@@ -1,6 +1,6 @@
-//! Simulators, conformance suites and checks that live outside of what they check, as a library
-//! so that a command can run them for as long as one likes.
-
-pub mod log_simulation;
+//! Conformance suites and simulators of Promethean, as a library so that a command can run them
+//! for as long as one likes. They live outside of what they check.
 
 pub mod group_simulation;
+
+pub mod log_simulation;
