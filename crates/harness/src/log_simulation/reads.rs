@@ -27,6 +27,12 @@ impl Session {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(ReadError::Io(_) | ReadError::Damaged { .. }) if self.may_fail() => Ok(None),
+            // Some searches need a side file, and that one needs room.
+            Err(ReadError::Io(error))
+                if self.crowded && error.kind() == std::io::ErrorKind::StorageFull =>
+            {
+                Ok(None)
+            }
             Err(error) => Violation::err(Broken::Failed, format!("a read fails: {error:?}")),
         }
     }
