@@ -15,7 +15,7 @@ fn share() -> u64 {
 
 #[test]
 fn crashes_lose_nothing_that_was_promised() {
-    let report = run(&CrashOptions::new(1500 * share(), 1));
+    let report = run(&CrashOptions::new(3000 * share(), 1));
     assert!(report.violations.is_empty(), "{}", report.violations[0]);
     let tally = report.tally;
     println!("{tally:?}");
@@ -37,7 +37,7 @@ fn every_call_of_every_script_may_fail() {
     let mut report = SweepReport::default();
     let scripts = Profile::scripts();
     assert!(scripts.len() >= 20);
-    let stride = if share() > 1 { 1 } else { 8 };
+    let stride = if share() > 1 { 1 } else { 5 };
     for script in &scripts {
         sweep(script, 16, stride, &mut report);
     }
