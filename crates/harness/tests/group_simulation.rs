@@ -55,20 +55,3 @@ fn runs_repeat() {
     assert_ne!(report(7), report(70));
 }
 
-/// Prints what one seed does: `PROM_SEED=7 cargo test -p promethean-harness --test
-/// group_simulation replay -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints a seed for a reader"]
-fn replay() {
-    let asked = std::env::var("PROM_SEED").ok();
-    let report = run(SimOptions {
-        first_seed: asked.and_then(|text| text.parse().ok()).unwrap_or(1),
-        seeds: 1,
-        trace: true,
-        ..SimOptions::default()
-    });
-    for line in &report.trace {
-        println!("{line}");
-    }
-    println!("{:#?}", report.violations);
-}

@@ -42,9 +42,11 @@ pub(crate) struct Prepared {
 
 /// Writes header and catalog into a spare file and syncs it.
 pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError> {
-    let (head, salt, chain) = head(site.log_id, place);
+    let mut catalog = vec![0; FRAME_HEADER_BYTES];
+    place.catalog.iter().for_each(|entry| entry.encode(&mut catalog));
     let frame = place.frame_bytes.min(FRAME_BYTES_MAX);
-    let needed = head.len() as u64 + frame + 4 * FRAME_HEADER_BYTES as u64;
+    let head_bytes = SEGMENT_HEADER_BYTES + catalog.len() as u64;
+    let needed = head_bytes + frame + 4 * FRAME_HEADER_BYTES as u64;
     // A sixteenth is kept for the system, and the frame must fit beside it.
     let wanted = (needed + needed / 8).max(place.segment_bytes);
     let wanted = wanted.min(SEGMENT_BYTES_LIMIT);
@@ -52,6 +54,7 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
         Some(spare) => spare,
         None => create(site, wanted)?,
     };
+    let (head, salt, chain) = head(site.log_id, place, spare.bytes, catalog);
     let result = spare.file.write_at(&head, 0).and_then(|()| spare.file.sync_data());
     if let Err(error) = result {
         // The file is not part of the log yet: nothing is lost with it.
@@ -82,11 +85,15 @@ pub(crate) fn publish(site: &Site, prepared: Prepared) -> Result<OpenSegment, Wr
 }
 
 /// The first bytes of a segment: its header, and the catalog as it is now.
-fn head(log_id: [u8; 16], place: &Place) -> (Vec<u8>, u32, u32) {
-    let header = SegmentHeader { log_id, name: place.name, created_ms: place.append_ms };
+fn head(
+    log_id: [u8; 16],
+    place: &Place,
+    file_bytes: u64,
+    mut frame: Vec<u8>,
+) -> (Vec<u8>, u32, u32) {
+    let (name, created_ms) = (place.name, place.append_ms);
+    let header = SegmentHeader { log_id, name, created_ms, file_bytes };
     let (mut out, salt) = header.encode();
-    let mut frame = vec![0; FRAME_HEADER_BYTES];
-    place.catalog.iter().for_each(|entry| entry.encode(&mut frame));
     let header = FrameHeader {
         kind: FrameKind::Catalog,
         body_bytes: (frame.len() - FRAME_HEADER_BYTES) as u32,
@@ -95,6 +102,7 @@ fn head(log_id: [u8; 16], place: &Place) -> (Vec<u8>, u32, u32) {
         append_ms: place.append_ms,
         synced_to: SEGMENT_HEADER_BYTES,
         previous_crc: salt,
+        position: SEGMENT_HEADER_BYTES as u32,
     };
     let chain = header.seal(salt, &mut frame);
     debug_assert_eq!(out.len() as u64, SEGMENT_HEADER_BYTES);
@@ -110,9 +118,9 @@ fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
     }
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name).map_err(WriteError::of_write)?;
-    if bytes <= FILL_NOW_BYTES_MAX
-        && let Err(error) = fill(&*file, bytes)
-    {
+    // The length is part of the header: a file that is shorter has lost its end.
+    let made = if bytes <= FILL_NOW_BYTES_MAX { fill(&*file, bytes) } else { file.set_len(bytes) };
+    if let Err(error) = made {
         discard(site, &name);
         return Err(WriteError::of_write(error));
     }

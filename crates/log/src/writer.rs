@@ -171,6 +171,7 @@ impl Writer {
             append_ms: self.last_append_ms,
             synced_to: self.synced_to,
             previous_crc: self.segment.chain,
+            position: self.segment.position as u32,
         };
         let bytes = self.write(Pending { bytes, header })?;
         Ok((position, bytes, indexed))
@@ -376,6 +377,7 @@ impl Writer {
             append_ms: self.last_append_ms,
             synced_to: self.synced_to,
             previous_crc: self.segment.chain,
+            position: self.segment.position as u32,
         }
     }
 

@@ -7,4 +7,5 @@
 
 mod cleaner;
 mod damage;
+mod format;
 mod order_and_search;

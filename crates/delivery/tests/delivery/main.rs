@@ -2,8 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "tests stop where they are wrong, and say what they measured"
+    reason = "tests stop where they are wrong"
 )]
 
 mod driver;
@@ -21,5 +20,3 @@ mod order;
 mod owners;
 
 mod saves;
-
-mod speed;

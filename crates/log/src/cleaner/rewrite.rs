@@ -51,7 +51,8 @@ fn copy(
     file: &Arc<dyn DiskFile>,
 ) -> Result<Copied, CleanError> {
     let created_ms = run.segments.first().map_or(0, |segment| segment.append_ms.start);
-    let (head, salt) = SegmentHeader { log_id: engine.site.log_id, name, created_ms }.encode();
+    let (head, salt) =
+        SegmentHeader { log_id: engine.site.log_id, name, created_ms, file_bytes: 0 }.encode();
     file.write_at(&head, 0)?;
     let mut out = Output {
         file,
@@ -189,6 +190,7 @@ impl Output<'_> {
             append_ms,
             synced_to: 0,
             previous_crc: self.chain,
+            position: self.position as u32,
         }
     }
 

@@ -101,6 +101,7 @@ impl FrameSample {
             append_ms: self.append_ms,
             synced_to: 0,
             previous_crc: 0,
+            position: 0,
         }
     }
 }

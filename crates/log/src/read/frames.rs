@@ -70,7 +70,9 @@ impl FrameWalk {
             }
             let head = self.bytes(FRAME_HEADER_BYTES)?;
             let Some(header) = FrameHeader::peek(&head) else { return Ok(Step::Damaged) };
-            if self.position + header.frame_bytes() > self.place.end {
+            if u64::from(header.position) != self.position
+                || self.position + header.frame_bytes() > self.place.end
+            {
                 return Ok(Step::Damaged);
             }
             let frame = self.bytes(header.frame_bytes() as usize)?;

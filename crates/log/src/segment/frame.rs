@@ -53,6 +53,8 @@ pub(crate) struct FrameHeader {
     pub(crate) synced_to: u64,
     /// Checksum of the frame before, or the salt for the first one.
     pub(crate) previous_crc: u32,
+    /// Where the frame stands: one that is found elsewhere came there with a misplaced block.
+    pub(crate) position: u32,
 }
 
 impl FrameHeader {
@@ -81,6 +83,7 @@ impl FrameHeader {
         head[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
         head[24..32].copy_from_slice(&self.append_ms.to_le_bytes());
         head[32..40].copy_from_slice(&self.synced_to.to_le_bytes());
+        head[40..44].copy_from_slice(&self.position.to_le_bytes());
     }
 
     /// Reads a header without checking the frame; `None` if it cannot be one.
@@ -96,7 +99,17 @@ impl FrameHeader {
         let first_seq = fields.u64()?;
         let append_ms = fields.u64()?;
         let synced_to = fields.u64()?;
-        Some(Self { kind, body_bytes, count, first_seq, append_ms, synced_to, previous_crc })
+        let position = fields.u32()?;
+        Some(Self {
+            kind,
+            body_bytes,
+            count,
+            first_seq,
+            append_ms,
+            synced_to,
+            previous_crc,
+            position,
+        })
     }
 
     /// Checks a whole frame (header and body) and gives its checksum; `None` if it is not valid.
@@ -142,6 +155,7 @@ mod tests {
             append_ms: 4,
             synced_to: 2,
             previous_crc: 77,
+            position: 64,
         };
         let mut frame = vec![0; FRAME_HEADER_BYTES];
         frame.extend_from_slice(b"hello");

@@ -14,6 +14,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) log_id: [u8; 16],
     pub(crate) name: SegmentName,
     pub(crate) created_ms: u64,
+    /// Length of the file when it was made; it gets shorter only when it is sealed.
+    pub(crate) file_bytes: u64,
 }
 
 /// Why bytes are not the header of a segment.
@@ -35,6 +37,7 @@ impl SegmentHeader {
         out.extend_from_slice(&self.log_id);
         put_u64(&mut out, self.name.base);
         put_u64(&mut out, self.created_ms);
+        put_u64(&mut out, self.file_bytes);
         out.resize(SEGMENT_HEADER_BYTES as usize - 4, 0);
         let salt = crc32c::crc32c(&out);
         put_u32(&mut out, salt);
@@ -61,12 +64,13 @@ impl SegmentHeader {
         let log_id = fields.array()?;
         let base = fields.u64()?;
         let created_ms = fields.u64()?;
+        let file_bytes = fields.u64()?;
         let salt = Fields(bytes.get(SEGMENT_HEADER_BYTES as usize - 4..)?).u32()?;
         if crc32c::crc32c(checked) != salt {
             return None;
         }
         let name = SegmentName { base, generation };
-        Some(Ok((Self { log_id, name, created_ms }, salt)))
+        Some(Ok((Self { log_id, name, created_ms, file_bytes }, salt)))
     }
 }
 
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn survives_and_notices_every_flipped_bit() {
         let name = SegmentName { base: 7, generation: 2 };
-        let header = SegmentHeader { log_id: [9; 16], name, created_ms: 5 };
+        let header = SegmentHeader { log_id: [9; 16], name, created_ms: 5, file_bytes: 6 };
         let (bytes, salt) = header.encode();
         assert_eq!(bytes.len() as u64, SEGMENT_HEADER_BYTES);
         assert_eq!(SegmentHeader::decode(&bytes), Ok((header, salt)));
@@ -91,7 +95,8 @@ mod tests {
     #[test]
     fn a_later_version_is_told_apart_from_damage() {
         let name = SegmentName { base: 0, generation: 0 };
-        let mut bytes = SegmentHeader { log_id: [0; 16], name, created_ms: 0 }.encode().0;
+        let mut bytes =
+            SegmentHeader { log_id: [0; 16], name, created_ms: 0, file_bytes: 0 }.encode().0;
         bytes[8] = 9;
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
     }

@@ -93,7 +93,8 @@ impl<'a> SegmentScan<'a> {
     fn peek(&mut self, position: u64) -> io::Result<Option<FrameHeader>> {
         let head = self.bytes(position, FRAME_HEADER_BYTES)?;
         Ok(FrameHeader::peek(&head).filter(|header| {
-            header.frame_bytes() <= FRAME_BYTES_MAX
+            u64::from(header.position) == position
+                && header.frame_bytes() <= FRAME_BYTES_MAX
                 && position.saturating_add(header.frame_bytes()) <= self.end
         }))
     }

@@ -1,5 +1,7 @@
-//! In release builds: `cargo test --release -p promethean-delivery --test delivery speed --
-//! --ignored --nocapture --test-threads 1`.
+//! What a decision costs: `cargo bench -p promethean-delivery`. In time that this thread was on a
+//! processor, so that other work on the machine does not count.
+#![expect(clippy::print_stdout, reason = "printing the figures is what it is for")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot start has nothing to say")]
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,6 +12,12 @@ use promethean_delivery::{
 };
 
 const EVENTS: u64 = 1_000_000;
+
+fn main() {
+    a_million_events_from_fetch_to_ack();
+    ten_thousand_members_and_a_hundred_thousand_lanes();
+    ten_thousand_idle_groups();
+}
 
 #[expect(
     clippy::disallowed_methods,
@@ -123,7 +131,7 @@ impl Race {
     }
 }
 
-fn race(ordered: Ordered, keys: u64, style: Style) -> f64 {
+fn race(ordered: Ordered, keys: u64, style: Style) {
     let options = GroupOptions { ordered, ..GroupOptions::default() };
     let mut race = Race {
         group: Group::new(options, 1).unwrap(),
@@ -140,17 +148,14 @@ fn race(ordered: Ordered, keys: u64, style: Style) -> f64 {
     assert_eq!(race.group.status(LANE).unwrap().floor, EVENTS);
     let saves = race.saves;
     println!("{ordered:?} keys={keys} {style:?}: {nanos:.0} ns per event, {saves} saves");
-    nanos
 }
 
-#[test]
-#[ignore = "needs a release build"]
 fn a_million_events_from_fetch_to_ack() {
     for style in [Style::Ranges, Style::Tokens] {
         for keys in [EVENTS, 1_000, 50] {
-            assert!(race(Ordered::Key, keys, style) < 300.0);
+            race(Ordered::Key, keys, style);
         }
-        assert!(race(Ordered::None, EVENTS, style) < 200.0);
+        race(Ordered::None, EVENTS, style);
     }
 }
 
@@ -159,13 +164,10 @@ fn places(owners: &[Option<usize>]) -> Vec<LanePlace> {
     all.map(|(lane, holder)| LanePlace { lane: lane as u64, holder: *holder }).collect()
 }
 
-#[test]
-#[ignore = "needs a release build"]
 fn ten_thousand_members_and_a_hundred_thousand_lanes() {
     let members: Vec<u64> = (0..10_000).collect();
     let (first, took) = time(|| assign(&places(&vec![None; 100_000]), &members));
     println!("first assignment: {took:?}");
-    assert!(took.as_secs() < 20);
     let joined: Vec<u64> = (0..10_001).collect();
     let (second, took) = time(|| assign(&places(&first), &joined));
     let moved = first.iter().zip(&second).filter(|(a, b)| a != b).count();
@@ -173,14 +175,12 @@ fn ten_thousand_members_and_a_hundred_thousand_lanes() {
     assert!(moved <= 10);
     let kept = |owner: &Option<usize>| owner.filter(|owner| *owner > 0).map(|owner| owner - 1);
     let left: Vec<Option<usize>> = second.iter().map(kept).collect();
-    let (third, took) = time(|| assign(&places(&left), &joined[1..]));
+    let (third, took) = time(|| assign(&places(&left), joined.get(1..).unwrap_or_default()));
     let moved = left.iter().zip(&third).filter(|(a, b)| a != b).count();
     println!("one leaves: {took:?}, {moved} moved");
     assert!(moved <= 11);
 }
 
-#[test]
-#[ignore = "needs a release build"]
 fn ten_thousand_idle_groups() {
     let resident = || -> u64 {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
