@@ -98,7 +98,9 @@ fn what_is_served_after_a_failed_sync_and_a_restart_survives() {
         let log = open(&disk);
         let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
         disk.arm(Some(Fault { at_call: 2, kind: FaultKind::Error }));
-        let answers = commit(&log, vec![vec![event(1, "a")]], Durability::Synced);
+        // Over several sectors: the next frame would write its neighbour in a sector again.
+        let long = event(1, &"a".repeat(2000));
+        let answers = commit(&log, vec![vec![long]], Durability::Synced);
         assert!(matches!(answers[0], Some(Err(AppendError::StorageFailed(_)))), "{answers:?}");
         disk.kill();
         drop(log);
