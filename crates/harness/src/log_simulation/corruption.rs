@@ -18,7 +18,8 @@ pub enum CorruptionKind {
     Truncated,
     /// Two files of a kind change names.
     SwappedFiles,
-    /// A file is gone.
+    /// A file from the middle is gone. (That the newest is gone nobody can know; that the oldest
+    /// is gone looks as if it had been cleaned away.)
     Missing,
 }
 
@@ -54,11 +55,15 @@ pub fn corrupt(
     suffix: &str,
     random: &mut Random,
 ) -> Option<Corruption> {
-    let names: Vec<String> = image
+    let mut names: Vec<String> = image
         .iter()
         .filter(|(name, bytes)| name.ends_with(suffix) && !bytes.is_empty())
         .map(|(name, _)| name.clone())
         .collect();
+    if kind == CorruptionKind::Missing && suffix == ".seg" {
+        names.pop();
+        names.drain(..names.len().min(1));
+    }
     if names.is_empty() {
         return None;
     }

@@ -103,13 +103,13 @@ fn session_of(seed: u64, planted: Option<PlantedBug>) -> (Session, Random) {
 }
 
 fn lives(session: &mut Session, random: &mut Random) -> Result<(), Violation> {
-    for _ in 0..random.between(1, 12) {
+    for _ in 0..random.between(1, 16) {
         let kinds = [FaultKind::Crash, FaultKind::Crash, FaultKind::Crash, FaultKind::Crash];
         let kinds = [&kinds[..], &FaultKind::ALL].concat();
         let doubling = random.below(9);
         let at_call = random.between(1, 8 << doubling);
         session.arm(Some(Fault { at_call, kind: *random.pick(&kinds) }));
-        live(session, random.between(1, 50))?;
+        live(session, random.between(1, 24))?;
         session.crash(CrashStyle::random(random), random.next());
     }
     session.arm(None);

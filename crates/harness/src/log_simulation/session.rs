@@ -170,6 +170,12 @@ impl Session {
         &self.model
     }
 
+    /// Lets the disk hold so many bytes in all, so that it may be full; `None` for any number.
+    pub fn limit_disk(&mut self, bytes: Option<u64>) {
+        self.crowded = bytes.is_some();
+        self.disk.set_capacity(bytes.unwrap_or(u64::MAX));
+    }
+
     /// Arms a fault for calls from now on.
     pub fn arm(&self, fault: Option<Fault>) {
         self.disk.arm(fault);

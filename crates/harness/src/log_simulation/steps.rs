@@ -6,6 +6,9 @@ use super::session::{Running, Session, Waiting};
 use super::subject::{Answer, Receipts, Refusal, Subject};
 use super::violation::{Broken, Violation};
 
+/// One kind of step.
+type Step = fn(&mut Session) -> Result<Running, Violation>;
+
 /// What has become of a request whose answer is a failure of the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -20,7 +23,7 @@ impl Session {
     pub fn step(&mut self) -> Result<Running, Violation> {
         self.tally.steps += 1;
         let steps = self.profile.steps;
-        let kinds: [(u64, fn(&mut Self) -> Result<Running, Violation>); 8] = [
+        let kinds: [(u64, Step); 8] = [
             (steps.append, Self::append),
             (steps.commit, Self::commit),
             (steps.maintain, Self::maintain),
@@ -52,6 +55,10 @@ impl Session {
     }
 
     fn restart(&mut self) -> Result<Running, Violation> {
+        // A log does not open on a disk that is full to the last byte.
+        if self.crowded {
+            return Ok(Running::Yes);
+        }
         if self.random.chance(500) {
             self.disk.note(|| "CLOSE".to_owned());
             self.close()?;
@@ -213,7 +220,7 @@ impl Session {
                 }
                 self.refused(&refusal)
             }
-            Answer::Silence => self.silence("definition"),
+            Answer::Silence => silence("definition"),
         }
     }
 
@@ -260,7 +267,7 @@ impl Session {
             (Answer::No(refusal), expected) => {
                 Violation::err(Broken::Answer, format!("{refusal:?} where {expected:?} was due"))
             }
-            (Answer::Silence, _) => self.silence("append"),
+            (Answer::Silence, _) => silence("append"),
         }
     }
 
@@ -296,10 +303,6 @@ impl Session {
         }
     }
 
-    fn silence(&self, what: &str) -> Result<(), Violation> {
-        Violation::err(Broken::Answer, format!("the writer left a {what} without an answer"))
-    }
-
     /// One round of spare files and side files.
     pub(super) fn upkeep(&mut self) -> Result<(), Violation> {
         let result = self.log.as_ref().map_or(Ok(()), Subject::maintain);
@@ -330,4 +333,8 @@ impl Session {
         }
         if cleaning { self.verify() } else { Ok(Running::Yes) }
     }
+}
+
+fn silence(what: &str) -> Result<(), Violation> {
+    Violation::err(Broken::Answer, format!("the writer left a {what} without an answer"))
 }

@@ -73,7 +73,7 @@ impl<'a> SegmentScan<'a> {
             return Ok(Some(FrameEvent::Hole(start..next)));
         }
         self.done = true;
-        let torn = self.peek(start)?.is_some();
+        let torn = self.looks_cut_off(start)?;
         Ok(Some(FrameEvent::End { position: start, torn }))
     }
 
@@ -93,6 +93,13 @@ impl<'a> SegmentScan<'a> {
                 && header.frame_bytes() <= FRAME_BYTES_MAX
                 && position.saturating_add(header.frame_bytes()) <= self.end
         }))
+    }
+
+    /// Whether a frame seems to begin at `position`, whole or not: the file may have lost its end.
+    fn looks_cut_off(&mut self, position: u64) -> io::Result<bool> {
+        let head = self.bytes(position, FRAME_HEADER_BYTES)?;
+        let short = head.len() < FRAME_HEADER_BYTES && head.iter().any(|&byte| byte != 0);
+        Ok(short || FrameHeader::peek(&head).is_some())
     }
 
     /// The valid frame at `position`, if there is one and it continues the chain.

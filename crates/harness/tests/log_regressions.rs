@@ -1,0 +1,119 @@
+//! Faults of the log that the simulator has found, each as the shortest story that shows it.
+
+use std::sync::Arc;
+
+use promethean_event::{EventId, NewEvent, Offset, Payload, Seq, Timestamp, Topic};
+use promethean_harness::log_simulation::{
+    CrashStyle, Fault, FaultKind, NameFate, SimClock, SimDisk,
+};
+use promethean_log::{
+    Append, AppendError, Appended, Drive, Durability, Lane, Log, Options, PageLimit,
+    TopicDefinition, TopicId,
+};
+
+type Answered = Option<Result<Appended, AppendError>>;
+
+fn open(disk: &SimDisk) -> Log {
+    let options = Options {
+        segment_bytes_min: 4096,
+        segment_bytes_max: 16_384,
+        free_bytes_min: 0,
+        clock: Arc::new(SimClock::at(1000)),
+        drive: Drive::Caller,
+        ..Options::default()
+    };
+    Log::open(Arc::new(disk.attach()), options).unwrap().0
+}
+
+fn topic() -> Topic {
+    "orders".parse().unwrap()
+}
+
+fn define(log: &Log) -> TopicId {
+    let ticket = log.define(TopicDefinition::new(topic()));
+    log.commit_waiting();
+    ticket.try_take().unwrap().unwrap()
+}
+
+fn event(id: u8, text: &str) -> NewEvent {
+    let payload = Payload::parse(format!("\"{text}\"").into_bytes()).unwrap();
+    NewEvent::new(EventId::from_bytes([id; 16]), Timestamp::from_millis(1), topic(), payload)
+}
+
+/// Appends batches in one commit.
+fn commit(log: &Log, batches: Vec<Vec<NewEvent>>, durability: Durability) -> Vec<Answered> {
+    let append = |events| log.append(&Append { events, durability, expect: Vec::new() });
+    let tickets: Vec<_> = batches.into_iter().map(append).collect();
+    log.commit_waiting();
+    tickets.iter().map(|ticket| ticket.try_take()).collect()
+}
+
+fn offsets(answers: &[Answered]) -> Vec<Option<u64>> {
+    let first = |answer: &Answered| {
+        let appended = answer.as_ref()?.as_ref().ok()?;
+        Some(appended.receipts[0].offset.get())
+    };
+    answers.iter().map(first).collect()
+}
+
+#[test]
+fn a_refused_batch_takes_no_offsets_back() {
+    let log = open(&SimDisk::new(1));
+    define(&log);
+    commit(&log, vec![vec![event(9, "first")]], Durability::Synced);
+    let batches = vec![vec![event(10, "a")], vec![event(9, "other")], vec![event(11, "b")]];
+    let answers = commit(&log, batches, Durability::Synced);
+    assert_eq!(offsets(&answers), [Some(1), None, Some(2)]);
+}
+
+#[test]
+fn a_merged_read_starts_at_its_seq_within_a_frame() {
+    let log = open(&SimDisk::new(1));
+    let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
+    let batch = (1..=5).map(|id| event(id, "x")).collect();
+    commit(&log, vec![batch], Durability::Synced);
+    let mut reader = log.read_merged([lane], Seq::new(3)).unwrap();
+    let page = reader.next_page(PageLimit::default()).unwrap();
+    let seqs: Vec<_> = page.records.iter().map(|record| record.seq().get()).collect();
+    assert_eq!(seqs, [3, 4]);
+}
+
+#[test]
+fn a_full_disk_takes_back_no_place_that_was_given() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    define(&log);
+    disk.arm(Some(Fault { at_call: 1, kind: FaultKind::NoSpace }));
+    let answers = commit(&log, vec![vec![event(1, "a")]], Durability::None);
+    assert!(matches!(answers[0], Some(Err(AppendError::NoSpace))), "{answers:?}");
+    let answers = commit(&log, vec![vec![event(2, "b")]], Durability::None);
+    assert_eq!(offsets(&answers), [Some(0)]);
+}
+
+/// The kernel forgets what a failed sync should have kept, and shows it until the power goes.
+#[test]
+fn what_is_served_after_a_failed_sync_and_a_restart_survives() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let log = open(&disk);
+        let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
+        disk.arm(Some(Fault { at_call: 2, kind: FaultKind::Error }));
+        // Over several sectors: the next frame would write its neighbour in a sector again.
+        let long = event(1, &"a".repeat(2000));
+        let answers = commit(&log, vec![vec![long]], Durability::Synced);
+        assert!(matches!(answers[0], Some(Err(AppendError::StorageFailed(_)))), "{answers:?}");
+        disk.kill();
+        drop(log);
+        let log = open(&disk);
+        let served = log.lane(lane).unwrap().next;
+        commit(&log, vec![vec![event(2, "b")]], Durability::Synced);
+        let style = CrashStyle { kept: 0, odd: 0, names: NameFate::Subset };
+        disk.crash(style, seed);
+        drop(log);
+        let log = open(&disk);
+        assert_eq!(log.lane(lane).unwrap().next, served.next());
+        let mut reader = log.read(lane, Offset::ZERO).unwrap();
+        let page = reader.next_page(PageLimit::default()).unwrap();
+        assert_eq!(page.records.len() as u64, served.get() + 1, "{:?}", page.gaps);
+    }
+}
