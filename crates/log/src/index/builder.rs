@@ -100,6 +100,10 @@ impl Contents {
                     end.crc = crc;
                     end.next_seq = end.next_seq.max(header.first_seq);
                     end.sealed = header.kind == FrameKind::Seal;
+                    if header.kind == FrameKind::Seal {
+                        // A segment of which nothing is left still has its place in time.
+                        contents.append_ms.get_or_insert((header.append_ms, header.append_ms));
+                    }
                     if header.kind == FrameKind::Catalog {
                         contents.add_catalog(&bytes);
                     }

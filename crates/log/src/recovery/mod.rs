@@ -191,7 +191,7 @@ impl Opening {
         found.file.sync_data()?;
         let name = found.name.segment_file();
         let bad = |reason| OpenError::Damaged { file: name.clone(), reason };
-        let Newest { folded, end, torn, holes, behind, closed, synced_to } = Newest::read(&found)?;
+        let Newest { folded, end, torn, holes, behind, synced_to } = Newest::read(&found)?;
         if holes.is_empty() {
             write_again(&*found.file, synced_to..end)?;
         }
@@ -201,12 +201,11 @@ impl Opening {
         if holes.is_empty() {
             if torn || !behind.is_empty() {
                 self.report.torn_tail = Some((name.clone(), end));
-                let cut: Vec<u64> = behind.iter().map(|frame| frame.position).collect();
-                erase(&*found.file, end, &cut)?;
-            } else if closed {
-                // From now on something may follow.
-                erase(&*found.file, end, &[])?;
             }
+            // Always: a header of which a crash left only the rest would be made whole by the
+            // first bytes of the next frame.
+            let cut: Vec<u64> = behind.iter().map(|frame| frame.position).collect();
+            erase(&*found.file, end, &cut)?;
         } else {
             self.report.damage.extend(holes.iter().cloned());
             for frame in &behind {

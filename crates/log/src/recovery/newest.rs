@@ -42,8 +42,6 @@ pub(super) struct Newest {
     pub(super) holes: Vec<Damage>,
     /// The frames behind the first bad bytes.
     pub(super) behind: Vec<Frame>,
-    /// Whether the log was closed, so that nothing can follow.
-    pub(super) closed: bool,
     /// Up to where a frame says that all was synced before it.
     pub(super) synced_to: u64,
 }
@@ -56,7 +54,6 @@ impl Newest {
             torn: false,
             holes: Vec::new(),
             behind: Vec::new(),
-            closed: false,
             synced_to: 0,
         };
         let mut scan = SegmentScan::new(&*found.file, found.salt)?;
@@ -117,7 +114,6 @@ impl Newest {
             return;
         }
         if matches!(frame.header.kind, FrameKind::Mark | FrameKind::Close) {
-            self.closed = frame.header.kind == FrameKind::Close;
             return;
         }
         let first = self.end == SEGMENT_HEADER_BYTES;
@@ -134,9 +130,12 @@ impl Newest {
 
 /// Writes bytes over themselves that no frame says were synced. If a sync of them had failed before
 /// the log's process ended, the kernel may hold them as clean although they are not on the disk:
-/// only what is written anew is sure to be part of the next sync.
+/// only what is written anew is sure to be part of a sync.
 pub(super) fn write_again(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
     const CHUNK_BYTES: u64 = 1024 * 1024;
+    if range.is_empty() {
+        return Ok(());
+    }
     let mut position = range.start;
     let mut buffer = Vec::new();
     while position < range.end {
@@ -146,7 +145,7 @@ pub(super) fn write_again(file: &dyn DiskFile, range: Range<u64>) -> io::Result<
         file.write_at(&buffer, position)?;
         position += count;
     }
-    Ok(())
+    file.sync_data()
 }
 
 /// Makes sure that frames that were cut off can never be taken for valid ones again.
