@@ -1,6 +1,5 @@
 //! `prom`, the binary of Promethean: parses, wires, prints. What it does is in the libraries.
 
-#![expect(clippy::print_stdout, reason = "printing is what this binary is for")]
 #![expect(clippy::print_stderr, reason = "printing is what this binary is for")]
 
 mod arguments;

@@ -1,4 +1,4 @@
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -29,9 +29,11 @@ impl Output {
         }
     }
 
-    /// Tells how far a long piece of work has come.
+    /// Tells a person how far a long piece of work has come.
     pub(crate) fn progress(&self, text: &str) {
-        eprintln!("{text}");
+        if !self.json || io::stderr().is_terminal() {
+            eprintln!("{text}");
+        }
     }
 
     pub(crate) fn failure(&self, error: &anyhow::Error) {
