@@ -1,5 +1,7 @@
 //! Faults of the log that the simulator has found, each as the shortest story that shows it.
 
+#![expect(clippy::unwrap_used, reason = "what the stories share may stop them")]
+
 use std::sync::Arc;
 
 use promethean_event::{EventId, NewEvent, Offset, Payload, Seq, Timestamp, Topic};
@@ -51,7 +53,7 @@ fn commit(log: &Log, batches: Vec<Vec<NewEvent>>, durability: Durability) -> Vec
 fn offsets(answers: &[Answered]) -> Vec<Option<u64>> {
     let first = |answer: &Answered| {
         let appended = answer.as_ref()?.as_ref().ok()?;
-        Some(appended.receipts[0].offset.get())
+        Some(appended.receipts.first()?.offset.get())
     };
     answers.iter().map(first).collect()
 }

@@ -61,7 +61,11 @@ fn damage_is_told_or_harmless() {
         }
     }
     println!("{} corruptions: {:#?}", report.corruptions, report.detected);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
+    for (corruption, violation) in &report.violations {
+        let (kind, file, place) = (corruption.kind, &corruption.file, &corruption.place);
+        println!("{kind:?} of {file}, {place}: {violation}");
+    }
+    assert!(report.violations.is_empty(), "{} violations", report.violations.len());
     assert!(report.corruptions >= 10_000, "{}", report.corruptions);
 }
 

@@ -189,7 +189,7 @@ fn examine_lane(
     let (items, error) = subject.read_lane_as_far(key);
     findings.told |= error.is_some();
     let mut expected = 0;
-    for item in items {
+    for (number, &item) in items.iter().enumerate() {
         match item {
             Seen::Event(event) if event.offset == expected => {
                 let stored = &lane[event.offset as usize];
@@ -208,8 +208,9 @@ fn examine_lane(
                 }
                 expected = gap.to;
             }
-            other => {
-                let detail = format!("{key:?}: {other:?} where offset {expected} was due");
+            _ => {
+                let around = &items[number.saturating_sub(2)..items.len().min(number + 3)];
+                let detail = format!("{key:?}: offset {expected} was due: {around:?}");
                 return Violation::err(Broken::Hole, detail);
             }
         }
