@@ -1,0 +1,3 @@
+//! The schema crate from outside: published cases, random schemas, bad input.
+
+mod suites;
