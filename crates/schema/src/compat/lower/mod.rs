@@ -9,7 +9,7 @@ mod number;
 mod object;
 mod unevaluated;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
@@ -97,11 +97,22 @@ struct Lowering<'a> {
     pool: &'a mut Pool,
     options: &'a LowerOptions,
     done: HashMap<String, Lit>,
-    /// Schemas being read: how many steps into the value had been made, and their link if one
-    /// was needed.
-    open: HashMap<String, (usize, Option<usize>)>,
+    /// Schemas being read.
+    open: HashMap<String, Entered>,
+    /// Schemas being read that were taken to hold, because they need themselves to be decided.
+    presumed: BTreeSet<String>,
     steps_into_value: usize,
+    /// How many keywords that turn "holds" around are being read.
+    turns: usize,
     depth: usize,
+}
+
+/// How a schema was come to.
+struct Entered {
+    steps_into_value: usize,
+    turns: usize,
+    /// Its link, if it was referred to from within.
+    link: Option<usize>,
 }
 
 static PLAIN: LowerOptions = LowerOptions {
@@ -127,7 +138,9 @@ impl<'a> Lowering<'a> {
             options: &PLAIN,
             done: HashMap::new(),
             open: HashMap::new(),
+            presumed: BTreeSet::new(),
             steps_into_value: 0,
+            turns: 0,
             depth: 0,
         }
     }
@@ -137,29 +150,40 @@ impl<'a> Lowering<'a> {
         if let Some(lit) = self.done.get(place) {
             return Ok(*lit);
         }
-        let steps = self.steps_into_value;
-        if let Some((entered, link)) = self.open.get_mut(place) {
-            if *entered == steps {
+        if let Some(entered) = self.open.get_mut(place) {
+            if entered.steps_into_value != self.steps_into_value {
+                let link = *entered.link.get_or_insert_with(|| self.pool.reserve_link());
+                return Ok(self.pool.intern(Term::Link(link)));
+            }
+            // A schema that only needs itself holds, as validators have it that break the circle;
+            // one that must fail to hold has no meaning.
+            if entered.turns != self.turns {
                 return Err(LowerProblem::Endless { pointer: place.to_owned() });
             }
-            let link = *link.get_or_insert_with(|| self.pool.reserve_link());
-            return Ok(self.pool.intern(Term::Link(link)));
+            self.presumed.insert(place.to_owned());
+            return Ok(Lit::TRUE);
         }
         if self.depth >= limits::REFERENCE_DEPTH_MAX {
             return Err(LowerProblem::TooDeep { pointer: place.to_owned() });
         }
         self.depth += 1;
-        self.open.insert(place.to_owned(), (steps, None));
+        let entered =
+            Entered { steps_into_value: self.steps_into_value, turns: self.turns, link: None };
+        self.open.insert(place.to_owned(), entered);
         let lit = match self.root.pointer(place) {
             Some(Value::Bool(false)) => Lit::FALSE,
             Some(Value::Object(map)) => self.object(place, map)?,
             _ => Lit::TRUE,
         };
         self.depth -= 1;
-        if let Some((_, Some(link))) = self.open.remove(place) {
+        if let Some(Entered { link: Some(link), .. }) = self.open.remove(place) {
             self.pool.set_link(link, lit);
         }
-        self.done.insert(place.to_owned(), lit);
+        self.presumed.remove(place);
+        // What was read under a presumption means something else when entered from elsewhere.
+        if self.presumed.is_empty() {
+            self.done.insert(place.to_owned(), lit);
+        }
         Ok(lit)
     }
 
@@ -255,14 +279,20 @@ impl<'a> Lowering<'a> {
             lits.push(self.pool.any(branches));
         }
         if map.contains_key("oneOf") {
+            self.turns += 1;
             let branches = self.list(place, map, "oneOf")?;
+            self.turns -= 1;
             lits.push(self.pool.one(branches));
         }
         if map.contains_key("not") {
+            self.turns += 1;
             lits.push(!self.place(&pointer::child(place, "not"))?);
+            self.turns -= 1;
         }
         if self.keyword(map, "if").is_some() {
+            self.turns += 1;
             let condition = self.place(&pointer::child(place, "if"))?;
+            self.turns -= 1;
             for (keyword, when) in [("then", condition), ("else", !condition)] {
                 if map.contains_key(keyword) {
                     let consequence = self.place(&pointer::child(place, keyword))?;

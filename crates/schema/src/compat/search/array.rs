@@ -225,8 +225,13 @@ impl Search<'_> {
         let also = arrays.twins.filter(|(first, _)| *first == at).map(|(_, second)| second);
         let mut settled = arrays.settled(at);
         settled.extend(also.into_iter().flat_map(|also| arrays.settled(also)));
+        // Past every position that differs and every length that is needed, an item that no
+        // counter is waiting for changes nothing.
+        let idle_allowed = at < arrays.tail.max(arrays.min)
+            || arrays.twins.is_some_and(|(_, second)| at <= second);
         let mut parts: Vec<u32> = (0..1_u32 << arrays.counters.len())
             .filter(|part| arrays.is_sensible(progress, *part, (at, also)))
+            .filter(|part| idle_allowed || arrays.is_progress(progress, *part))
             .collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.count_ones()));
         let mut ways = Vec::new();
@@ -297,6 +302,13 @@ impl Arrays {
             part & (1 << index) == 0
                 || counter.from > at
                 || counter.max.is_none_or(|max| *count < max)
+        })
+    }
+
+    /// Whether some counter that is not satisfied yet counts.
+    fn is_progress(&self, progress: &Progress, part: u32) -> bool {
+        self.counters.iter().zip(&progress.counts).enumerate().any(|(index, (counter, count))| {
+            part & (1 << index) != 0 && *count < counter.min
         })
     }
 
