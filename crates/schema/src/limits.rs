@@ -18,6 +18,10 @@ pub const PATTERN_BYTES_MAX: usize = 4_096;
 /// Longest chain of schemas that refer to one another without a branch back.
 pub const REFERENCE_DEPTH_MAX: usize = 400;
 
+/// Most schemas read on the way from a document to its meaning; each is read once unless it needs
+/// itself.
+pub const LOWER_VISITS_MAX: usize = 200_000;
+
 /// Most errors that a validation reports; the rest are counted out, not listed.
 pub const VALIDATION_ERRORS_MAX: usize = 64;
 

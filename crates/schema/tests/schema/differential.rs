@@ -25,6 +25,9 @@ struct Tally {
 
 fn check(seed: u64, tally: &mut Tally) {
     let mut random = Random::new(seed);
+    if std::env::var_os("PROM_TRACE").is_some() {
+        println!("seed {seed}");
+    }
     let writer = document(&mut random);
     let reader = if random.chance(75) { mutate(&mut random, &writer) } else { document(&mut random) };
     let read = |schema: &Value| Document::from_value(schema, Some(Dialect::Draft2020));
@@ -77,4 +80,13 @@ fn no_value_refutes_a_verdict_on_random_schemas() {
     );
     let compared = tally.compatible + tally.incompatible + tally.undecided;
     assert!(tally.undecided * 100 <= compared, "{} of {compared} undecided", tally.undecided);
+}
+
+#[test]
+#[ignore = "shows the pair of PROM_SEED"]
+fn show() {
+    let mut random = Random::new(setting("PROM_SEED", 1));
+    let writer = document(&mut random);
+    let reader = if random.chance(75) { mutate(&mut random, &writer) } else { document(&mut random) };
+    println!("writer {writer}\nreader {reader}");
 }

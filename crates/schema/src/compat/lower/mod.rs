@@ -105,6 +105,9 @@ struct Lowering<'a> {
     /// How many keywords that turn "holds" around are being read.
     turns: usize,
     depth: usize,
+    visits: usize,
+    /// Schemas whose evaluated parts are being told.
+    case_path: Vec<String>,
 }
 
 /// How a schema was come to.
@@ -142,6 +145,8 @@ impl<'a> Lowering<'a> {
             steps_into_value: 0,
             turns: 0,
             depth: 0,
+            visits: 0,
+            case_path: Vec::new(),
         }
     }
 
@@ -166,6 +171,7 @@ impl<'a> Lowering<'a> {
         if self.depth >= limits::REFERENCE_DEPTH_MAX {
             return Err(LowerProblem::TooDeep { pointer: place.to_owned() });
         }
+        self.visit(place)?;
         self.depth += 1;
         let entered =
             Entered { steps_into_value: self.steps_into_value, turns: self.turns, link: None };
@@ -185,6 +191,15 @@ impl<'a> Lowering<'a> {
             self.done.insert(place.to_owned(), lit);
         }
         Ok(lit)
+    }
+
+    /// Counts what is read: schemas that need themselves are read more than once.
+    fn visit(&mut self, place: &str) -> Result<(), LowerProblem> {
+        self.visits += 1;
+        if self.visits > limits::LOWER_VISITS_MAX {
+            return Err(LowerProblem::TooDeep { pointer: place.to_owned() });
+        }
+        Ok(())
     }
 
     /// The schema at a place that applies to a part of the value.

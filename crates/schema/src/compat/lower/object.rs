@@ -127,7 +127,7 @@ impl Lowering<'_> {
             return lit;
         }
         let mut declared = Declared::default();
-        self.declares(place, &mut declared, 0);
+        self.declares(place, &mut declared);
         if declared.everything {
             return lit;
         }
@@ -140,10 +140,9 @@ impl Lowering<'_> {
         self.pool.all(lits)
     }
 
-    fn declares(&self, place: &str, declared: &mut Declared, depth: usize) {
+    fn declares(&self, place: &str, declared: &mut Declared) {
         let Some(Value::Object(map)) = self.root.pointer(place) else { return };
-        if depth > crate::limits::REFERENCE_DEPTH_MAX {
-            declared.everything = true;
+        if !declared.seen.insert(place.to_owned()) {
             return;
         }
         for key in ["properties", "dependencies", "dependentSchemas", "dependentRequired"] {
@@ -177,7 +176,7 @@ impl Lowering<'_> {
             }
         }
         for place in below {
-            self.declares(&place, declared, depth + 1);
+            self.declares(&place, declared);
         }
     }
 }
@@ -186,4 +185,5 @@ impl Lowering<'_> {
 struct Declared {
     names: BTreeSet<String>,
     everything: bool,
+    seen: BTreeSet<String>,
 }

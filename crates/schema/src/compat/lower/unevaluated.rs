@@ -154,6 +154,17 @@ impl Lowering<'_> {
     }
 
     fn cases_at(&mut self, place: &str) -> Result<Cases, LowerProblem> {
+        if self.case_path.iter().any(|open| open == place) {
+            return Err(LowerProblem::Endless { pointer: place.to_owned() });
+        }
+        self.visit(place)?;
+        self.case_path.push(place.to_owned());
+        let cases = self.cases_within(place);
+        self.case_path.pop();
+        cases
+    }
+
+    fn cases_within(&mut self, place: &str) -> Result<Cases, LowerProblem> {
         match self.root.pointer(place) {
             Some(Value::Object(map)) => {
                 if let (Some(Value::String(reference)), false) =

@@ -31,6 +31,24 @@ const SAMPLES: [(&str, &[&str]); 18] = [
     ("relative-json-pointer", &["0", "1/a"]),
 ];
 
+/// Languages that hold every string of a format. What is not in them cannot be of the format;
+/// the rest is still put to the engine.
+const SUPERSETS: [(&str, &str); 8] = [
+    ("date", r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"),
+    ("date-time", r"^\d{4}-\d\d-\d\d[^]\d\d:\d\d:\d\d([.]\d+)?([zZ]|[+-]\d\d:\d\d)$"),
+    ("time", r"^\d\d:\d\d:\d\d([.]\d+)?([zZ]|[+-]\d\d:\d\d)$"),
+    ("ipv4", r"^(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}$"),
+    ("ipv6", r"^[0-9a-fA-F:.]{2,45}$"),
+    ("uuid", r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"),
+    ("email", "@"),
+    ("uri", "^[A-Za-z][A-Za-z0-9+.-]*:"),
+];
+
+/// The language that holds every string of a format, if one is known.
+pub(super) fn superset(format: &str) -> Option<&'static str> {
+    SUPERSETS.iter().find(|(name, _)| *name == format).map(|(_, pattern)| *pattern)
+}
+
 impl Search<'_> {
     /// A validator for one predicate, made once.
     pub(super) fn oracle(&mut self, lit: Lit) -> Option<Rc<Validator>> {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::{Outcome, Search};
+use super::{Outcome, Search, oracle};
 use crate::compat::regex::product::{self, Product};
 use crate::compat::regex::words;
 use crate::compat::term::{Lit, PatternId, Scalar, Term};
@@ -55,7 +55,16 @@ impl Search<'_> {
                         Err(_) => texts.opaque.push(*lit),
                     }
                 }
-                (Term::Format(_), _) => texts.opaque.push(*lit),
+                (Term::Format(format), negated) => {
+                    let superset = oracle::superset(format).filter(|_| !negated);
+                    texts.opaque.push(*lit);
+                    if let Some(superset) = superset {
+                        let pattern = self.pool.pattern(superset);
+                        if self.automaton(pattern).is_ok() {
+                            texts.languages.push((pattern, true));
+                        }
+                    }
+                }
                 _ => {}
             }
         }
