@@ -1,6 +1,6 @@
 //! The drafts of JSON Schema, and how they differ for us.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A draft of JSON Schema.
 ///
@@ -47,10 +47,27 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a document that does not name one: 2020-12, unless it uses a form that is
-    /// no 2020-12 but is draft-07 (`items` as a list, `additionalItems`, `dependencies`).
+    /// The dialect of a document that does not name one: 2020-12, unless it uses a form that only
+    /// an older one has. Those are flags for `exclusiveMinimum` (draft-04), and `items` as a list,
+    /// `additionalItems`, or `definitions` where `$defs` would stand (draft-07).
     pub(crate) fn guess(schema: &Value) -> Self {
-        if uses_draft7_forms(schema, 0) { Self::Draft7 } else { Self::Draft2020 }
+        let flag = |map: &Map<String, Value>| {
+            ["exclusiveMinimum", "exclusiveMaximum"]
+                .iter()
+                .any(|key| map.get(*key).is_some_and(Value::is_boolean))
+        };
+        let listed = |map: &Map<String, Value>| {
+            let list = map.get("items").is_some_and(Value::is_array);
+            (list || map.contains_key("additionalItems")) && !map.contains_key("prefixItems")
+        };
+        let definitions = schema.get("definitions").is_some() && schema.get("$defs").is_none();
+        if uses(schema, 0, &flag) {
+            Self::Draft4
+        } else if definitions || uses(schema, 0, &listed) {
+            Self::Draft7
+        } else {
+            Self::Draft2020
+        }
     }
 
     pub(crate) fn engine(self) -> jsonschema::Draft {
@@ -86,22 +103,20 @@ impl Dialect {
     }
 }
 
-fn uses_draft7_forms(schema: &Value, depth: usize) -> bool {
+/// Whether any object in the document, outside of values, is of some form.
+fn uses(schema: &Value, depth: usize, form: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
     if depth > crate::limits::SCHEMA_DEPTH_MAX {
         return false;
     }
     match schema {
         Value::Object(map) => {
-            let items_list = map.get("items").is_some_and(Value::is_array);
-            let old = items_list || map.contains_key("additionalItems");
-            let newer = map.contains_key("prefixItems");
-            (old && !newer)
+            form(map)
                 || map.iter().any(|(key, value)| {
                     !matches!(key.as_str(), "const" | "enum" | "default" | "examples")
-                        && uses_draft7_forms(value, depth + 1)
+                        && uses(value, depth + 1, form)
                 })
         }
-        Value::Array(list) => list.iter().any(|value| uses_draft7_forms(value, depth + 1)),
+        Value::Array(list) => list.iter().any(|value| uses(value, depth + 1, form)),
         _ => false,
     }
 }

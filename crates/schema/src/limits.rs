@@ -28,9 +28,9 @@ pub const VALIDATION_ERRORS_MAX: usize = 64;
 /// Most findings that a comparison reports.
 pub const FINDINGS_MAX: usize = 32;
 
-/// Steps a comparison may take before it ends undecided. A step is a branch or a subproblem; on
-/// one core a million take about a second.
-pub const COMPARE_STEPS_MAX: u64 = 400_000;
+/// Steps a comparison may take before it ends undecided. A step is one literal looked at; ten
+/// million take about a second on one core.
+pub const COMPARE_STEPS_MAX: u64 = 10_000_000;
 
 /// Most terms a comparison may make.
 pub const COMPARE_TERMS_MAX: usize = 400_000;

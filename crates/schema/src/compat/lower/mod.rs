@@ -106,6 +106,8 @@ struct Lowering<'a> {
     turns: usize,
     depth: usize,
     visits: usize,
+    /// Whether evaluated items are being told, or evaluated properties.
+    case_items: bool,
     /// Schemas whose evaluated parts are being told.
     case_path: Vec<String>,
 }
@@ -146,6 +148,7 @@ impl<'a> Lowering<'a> {
             turns: 0,
             depth: 0,
             visits: 0,
+            case_items: false,
             case_path: Vec::new(),
         }
     }

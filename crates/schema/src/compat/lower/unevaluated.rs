@@ -30,6 +30,14 @@ struct Case {
 }
 
 impl Case {
+    fn evaluates_nothing(&self, items: bool) -> bool {
+        if items {
+            self.prefix == 0 && !self.all_items && self.like.is_empty()
+        } else {
+            self.names.is_empty() && self.patterns.is_empty() && !self.all_properties
+        }
+    }
+
     fn merge(mut self, other: &Self) -> Self {
         self.holds.extend_from_slice(&other.holds);
         self.fails.extend_from_slice(&other.fails);
@@ -58,7 +66,11 @@ impl Lowering<'_> {
                 continue;
             }
             let value = self.part(&pointer::child(place, keyword))?;
-            let Some(cases) = self.cases(place, map, Some(keyword))? else {
+            // Reading a branch may lead to another such keyword: it must not see our path.
+            let outer = (std::mem::replace(&mut self.case_items, items), std::mem::take(&mut self.case_path));
+            let cases = self.cases(place, map, Some(keyword))?;
+            (self.case_items, self.case_path) = outer;
+            let Some(cases) = cases else {
                 let text = format!("{keyword} with too many cases");
                 lits.push(self.pool.intern(Term::Opaque(text.into())));
                 continue;
@@ -142,6 +154,10 @@ impl Lowering<'_> {
         }
         for group in groups {
             let Some(group) = group else { return Ok(None) };
+            // Branches that evaluate nothing here make no difference, whether they hold or not.
+            if group.iter().all(|case| case.evaluates_nothing(self.case_items)) {
+                continue;
+            }
             if cases.len() * group.len() > UNEVALUATED_CASES_MAX {
                 return Ok(None);
             }

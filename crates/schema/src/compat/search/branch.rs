@@ -1,5 +1,7 @@
 //! One line of case distinction: what is settled, and what is still to be chosen.
 
+use std::rc::Rc;
+
 use super::{BUDGET, Outcome, Search};
 use crate::compat::term::{Kind, Lit, Scalar, Term};
 
@@ -7,9 +9,9 @@ use crate::compat::term::{Kind, Lit, Scalar, Term};
 #[derive(Debug, Clone)]
 pub(super) enum Choice {
     /// At least one of these.
-    Any(Vec<Lit>),
+    Any(Rc<[Lit]>),
     /// Exactly one of these, or not so if the flag is set.
-    One(Vec<Lit>, bool),
+    One(Rc<[Lit]>, bool),
 }
 
 impl Choice {
@@ -29,11 +31,13 @@ pub(super) struct Branch {
     kind: Kind,
     facts: Vec<Lit>,
     pub(super) choices: Vec<Choice>,
+    /// How many facts there were when they were last found not to contradict themselves.
+    checked: usize,
 }
 
 impl Branch {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, facts: Vec::new(), choices: Vec::new() }
+        Self { kind, facts: Vec::new(), choices: Vec::new(), checked: 0 }
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -65,6 +69,7 @@ impl Search<'_> {
     pub(super) fn expand(&mut self, branch: &mut Branch, lit: Lit) -> bool {
         let mut stack = vec![lit];
         while let Some(lit) = stack.pop() {
+            self.spend(1);
             let negated = lit.negated();
             let fits = match self.pool.term(lit) {
                 Term::True => !negated,
@@ -78,7 +83,7 @@ impl Search<'_> {
                     true
                 }
                 Term::One(parts) => {
-                    branch.choices.push(Choice::One(parts.to_vec(), negated));
+                    branch.choices.push(Choice::One(parts.iter().copied().collect(), negated));
                     true
                 }
                 Term::Link(link) => {
@@ -119,7 +124,8 @@ impl Search<'_> {
         let many = max
             .and_then(|max| max.checked_add(1))
             .map(|least| Term::Contains { like, min: least, max: None });
-        Choice::Any([few, many].into_iter().flatten().map(|term| self.pool.intern(term)).collect())
+        let ways = [few, many].into_iter().flatten();
+        Choice::Any(ways.map(|term| self.pool.intern(term)).collect())
     }
 
     /// Decides a branch.
@@ -135,8 +141,11 @@ impl Search<'_> {
             return self.theory(&branch);
         };
         // What is settled may contradict itself already; then no choice needs to be tried.
-        if self.theory(&branch).is_empty() {
-            return Outcome::Empty;
+        if branch.checked < branch.facts.len() {
+            if self.theory(&branch).is_empty() {
+                return Outcome::Empty;
+            }
+            branch.checked = branch.facts.len();
         }
         match branch.choices.swap_remove(at) {
             Choice::Any(options) => {
@@ -158,6 +167,7 @@ impl Search<'_> {
     fn try_each(&mut self, branch: &Branch, ways: impl Iterator<Item = Vec<Lit>>) -> Outcome {
         let mut outcome = Outcome::Empty;
         for way in ways {
+            self.spend(branch.facts.len() + branch.choices.len());
             let mut next = branch.clone();
             if !way.iter().all(|lit| self.expand(&mut next, *lit)) {
                 continue;

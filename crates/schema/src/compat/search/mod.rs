@@ -121,9 +121,14 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Counts work that is about to be done, in steps.
+    fn spend(&mut self, steps: usize) {
+        self.steps_left = self.steps_left.saturating_sub(steps as u64);
+    }
+
     /// Takes a step; `false` when the budget is spent.
     fn step(&mut self) -> bool {
-        self.steps_left = self.steps_left.saturating_sub(1);
+        self.spend(1);
         self.steps_left > 0
             && self.pool.len() < limits::COMPARE_TERMS_MAX
             && self.frames.len() < limits::COMPARE_DEPTH_MAX
@@ -132,6 +137,7 @@ impl<'a> Search<'a> {
     /// Decides a state.
     pub(crate) fn decide(&mut self, lits: impl IntoIterator<Item = Lit>) -> Outcome {
         let Some(state) = self.normal(lits) else { return Outcome::Empty };
+        self.spend(state.len());
         if let Some(known) = self.decided.get(&state) {
             let outcome = known.outcome.clone();
             if let Some(depth) = known.rests_on {

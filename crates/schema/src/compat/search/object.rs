@@ -48,7 +48,8 @@ impl Search<'_> {
         if view.contradiction {
             return Outcome::Empty;
         }
-        let Some(known) = self.known_names(&view) else {
+        let needs_cells = !view.some.is_empty() || view.min > view.required.len() as u64;
+        let Some(known) = self.known_names(&view, needs_cells) else {
             return Outcome::unknown("a property name that a pattern cannot be asked about");
         };
         // The commonest contradiction, before anything is laid out.
@@ -60,7 +61,6 @@ impl Search<'_> {
                 Outcome::Found(_) => {}
             }
         }
-        let needs_cells = !view.some.is_empty() || view.min > view.required.len() as u64;
         let cells = if needs_cells { self.cells(&view, &known) } else { Ok(Vec::new()) };
         let cells = match cells {
             Ok(cells) => cells,
@@ -73,8 +73,10 @@ impl Search<'_> {
         self.place(&problem, 0, &Plan::default())
     }
 
-    fn known_names(&mut self, view: &ObjectFacts) -> Option<BTreeMap<Box<str>, Vec<Lit>>> {
-        let names = view.required.iter().chain(view.named.keys()).chain(&view.mentioned);
+    /// What is settled of the required names, or of all that are mentioned.
+    fn known_names(&mut self, view: &ObjectFacts, all: bool) -> Option<BTreeMap<Box<str>, Vec<Lit>>> {
+        let optional = view.named.keys().chain(&view.mentioned).filter(|_| all);
+        let names = view.required.iter().chain(optional);
         let names: std::collections::BTreeSet<&Box<str>> =
             names.filter(|name| !view.absent.contains(*name)).collect();
         names.into_iter().map(|name| Some((name.clone(), self.lits_of(view, name)?))).collect()

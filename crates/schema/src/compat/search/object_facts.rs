@@ -123,6 +123,7 @@ impl Search<'_> {
 
     /// All that is settled of the property with this name, if it is there.
     pub(super) fn lits_of(&mut self, view: &ObjectFacts, name: &str) -> Option<Vec<Lit>> {
+        self.spend(1 + view.every.len() + view.names.len());
         let mut lits = view.named.get(name).cloned().unwrap_or_default();
         for (scope, value) in &view.every {
             if self.covers(scope, name)? {

@@ -34,7 +34,7 @@ impl Search<'_> {
         match choice {
             Choice::Any(options) => {
                 let mut left = Vec::with_capacity(options.len());
-                for lit in options {
+                for lit in options.iter().copied() {
                     match self.status(branch, view, lit) {
                         Some(true) => return Reduced::Settle(Vec::new()),
                         Some(false) => {}
@@ -44,10 +44,11 @@ impl Search<'_> {
                 match left.as_slice() {
                     [] => Reduced::Contradiction,
                     [only] => Reduced::Settle(vec![*only]),
-                    _ => Reduced::Keep(Choice::Any(left)),
+                    _ if left.len() == options.len() => Reduced::Keep(Choice::Any(options)),
+                    _ => Reduced::Keep(Choice::Any(left.into())),
                 }
             }
-            Choice::One(options, negated) => self.reduce_one(branch, view, (options, negated)),
+            Choice::One(options, negated) => self.reduce_one(branch, view, (&options, negated)),
         }
     }
 
@@ -55,11 +56,11 @@ impl Search<'_> {
         &mut self,
         branch: &Branch,
         view: Option<&ObjectFacts>,
-        (options, negated): (Vec<Lit>, bool),
+        (options, negated): (&[Lit], bool),
     ) -> Reduced {
         let mut holding = 0;
         let mut left = Vec::with_capacity(options.len());
-        for lit in options {
+        for lit in options.iter().copied() {
             match self.status(branch, view, lit) {
                 Some(true) => holding += 1,
                 Some(false) => {}
@@ -76,12 +77,12 @@ impl Search<'_> {
             }
             (0, false) if left.len() == 1 => Reduced::Settle(left),
             (0, true) if left.len() == 1 => Reduced::Settle(left.iter().map(|lit| !*lit).collect()),
-            (0, _) => Reduced::Keep(Choice::One(left, negated)),
+            (0, _) => Reduced::Keep(Choice::One(left.into(), negated)),
             (1, false) => Reduced::Settle(left.iter().map(|lit| !*lit).collect()),
             // One holds; not exactly one means that another does too.
             (1, true) => match left.as_slice() {
                 [only] => Reduced::Settle(vec![*only]),
-                _ => Reduced::Keep(Choice::Any(left)),
+                _ => Reduced::Keep(Choice::Any(left.into())),
             },
             (_, true) => Reduced::Settle(Vec::new()),
             (_, false) => Reduced::Contradiction,
@@ -90,6 +91,7 @@ impl Search<'_> {
 
     /// Whether a literal surely holds or surely fails beside what is settled.
     fn status(&mut self, branch: &Branch, view: Option<&ObjectFacts>, lit: Lit) -> Option<bool> {
+        self.spend(1);
         let negated = lit.negated();
         let plain = match self.pool.term(lit) {
             Term::True => Some(true),

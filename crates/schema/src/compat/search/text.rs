@@ -105,6 +105,7 @@ impl Search<'_> {
         let Some(words) = words::words(&product, texts.min, texts.max, excluded.len() + extra) else {
             return Outcome::unknown("a string longer than is written out");
         };
+        self.spend(words.found.len());
         let mut outcome = Outcome::Empty;
         let samples = self.samples(&texts.opaque);
         let samples = samples.into_iter().filter(|text| self.fits(texts, text)).collect::<Vec<_>>();
@@ -144,6 +145,7 @@ impl Search<'_> {
             .filter_map(|(pattern, wanted)| Some((self.automaton(*pattern).ok()?, *wanted)))
             .collect::<Vec<_>>();
         let made = product::product(&parts).map(Rc::new);
+        self.spend(made.as_ref().map_or(10_000, |made| made.rows.len()));
         self.products.insert(languages.to_vec(), made.clone());
         made
     }
