@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::class::{Class, Range};
 use super::dfa::{self, Dfa};
 
-/// Most states of a product; more ends undecided.
-const STATES_MAX: usize = 30_000;
+/// Most arrows of a product; more ends undecided.
+pub(crate) const ARROWS_MAX: usize = 100_000;
 
 /// The joint automaton, with every state from which nothing is accepted cut away.
 #[derive(Debug, Clone)]
@@ -23,6 +23,7 @@ pub(crate) fn product(parts: &[(Arc<Dfa>, bool)]) -> Option<Product> {
     let mut order = vec![first.clone()];
     let mut seen = HashMap::from([(first, 0)]);
     let mut rows: Vec<(bool, Vec<(Range, usize)>)> = Vec::new();
+    let mut arrow_count = 0;
     while let Some(states) = order.get(rows.len()).cloned() {
         let accept =
             parts.iter().zip(&states).all(|((dfa, wanted), state)| dfa.accepts(*state) == *wanted);
@@ -35,8 +36,9 @@ pub(crate) fn product(parts: &[(Arc<Dfa>, bool)]) -> Option<Product> {
             });
             arrows.push((range, to));
         }
+        arrow_count += arrows.len();
         rows.push((accept, arrows));
-        if order.len() > STATES_MAX {
+        if arrow_count > ARROWS_MAX {
             return None;
         }
     }
@@ -66,6 +68,11 @@ fn joint_steps(parts: &[(Arc<Dfa>, bool)], states: &[usize]) -> Vec<(Range, Vec<
 }
 
 impl Product {
+    /// How large it is.
+    pub(crate) fn arrow_count(&self) -> usize {
+        self.rows.iter().map(|(_, arrows)| arrows.len() + 1).sum()
+    }
+
     /// Drops arrows into states from which nothing is accepted.
     fn trim(&mut self) {
         let mut sources: Vec<Vec<usize>> = vec![Vec::new(); self.rows.len()];

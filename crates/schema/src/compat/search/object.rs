@@ -14,8 +14,8 @@ use super::object_facts::{ObjectFacts, Scope};
 use super::{BUDGET, Outcome, Search};
 use crate::compat::term::{Kind, Kinds, Lit, Scalar, Term};
 
-/// Most cells; each pattern can double them.
-const CELLS_MAX: usize = 256;
+/// Most predicates that tell names apart; each doubles the cells.
+const PREDICATES_MAX: usize = 12;
 
 /// Names that no keyword tells apart.
 #[derive(Debug, Clone)]
@@ -61,16 +61,26 @@ impl Search<'_> {
                 Outcome::Found(_) => {}
             }
         }
-        let cells = if needs_cells { self.cells(&view, &known) } else { Ok(Vec::new()) };
-        let cells = match cells {
-            Ok(cells) => cells,
-            Err(outcome) => return outcome,
-        };
         if let Some(construct) = doubt {
             return Outcome::Unknown(construct);
         }
-        let problem = Problem { view, known, cells };
-        self.place(&problem, 0, &Plan::default())
+        let mut problem = Problem { view, known, cells: Vec::new() };
+        if !needs_cells {
+            return self.place(&problem, 0, &Plan::default());
+        }
+        let predicates = self.predicates(&problem.view);
+        // Names that match at most one pattern mostly do, and are cheap to find.
+        for matched in [1, predicates.len()] {
+            problem.cells = match self.cells(&problem, &predicates, matched) {
+                Ok(cells) => cells,
+                Err(outcome) => return outcome,
+            };
+            let outcome = self.place(&problem, 0, &Plan::default());
+            if matches!(outcome, Outcome::Found(_)) || matched >= predicates.len() {
+                return outcome;
+            }
+        }
+        Outcome::unknown(BUDGET)
     }
 
     /// What is settled of the required names, or of all that are mentioned.
@@ -82,46 +92,54 @@ impl Search<'_> {
         names.into_iter().map(|name| Some((name.clone(), self.lits_of(view, name)?))).collect()
     }
 
-    /// Cuts the names that are not known into cells.
+    /// Cuts the names that are not known into cells: one for each set of at most `matched`
+    /// predicates that hold, unless it can serve no purpose or has no names.
     fn cells(
         &mut self,
-        view: &ObjectFacts,
-        known: &BTreeMap<Box<str>, Vec<Lit>>,
+        problem: &Problem,
+        predicates: &[Lit],
+        matched: usize,
     ) -> Result<Vec<Cell>, Outcome> {
-        let texts = known.keys().chain(&view.absent).map(|name| Scalar::Text(name.clone()));
-        let texts: Vec<Scalar> = texts.collect();
-        let mut names = vec![self.pool.kinds(Kinds::of(&[Kind::String])), !self.pool.scalars(texts)];
-        names.extend_from_slice(&view.names);
-        let mut groups = vec![names];
-        for predicate in self.predicates(view) {
-            let mut split = Vec::with_capacity(groups.len());
-            for group in groups {
-                for lit in [predicate, !predicate] {
-                    let names: Vec<Lit> = group.iter().copied().chain([lit]).collect();
-                    if !self.decide(names.iter().copied()).is_empty() {
-                        split.push(names);
-                    }
-                }
-            }
-            if split.len() > CELLS_MAX {
-                return Err(Outcome::unknown("patternProperties in too many combinations"));
-            }
-            groups = split;
+        let view = &problem.view;
+        if predicates.len() > PREDICATES_MAX {
+            return Err(Outcome::unknown("patternProperties in too many combinations"));
         }
-        let mut cells = Vec::with_capacity(groups.len());
-        for names in groups {
+        let texts = problem.known.keys().chain(&view.absent).map(|name| Scalar::Text(name.clone()));
+        let texts: Vec<Scalar> = texts.collect();
+        let mut common = vec![self.pool.kinds(Kinds::of(&[Kind::String])), !self.pool.scalars(texts)];
+        common.extend_from_slice(&view.names);
+        let mut cells = Vec::new();
+        for choice in 0..1_u32 << predicates.len() {
+            if choice.count_ones() as usize > matched {
+                continue;
+            }
+            let holds = |at: usize| choice & (1 << at) != 0;
+            let mut names = common.clone();
+            names.extend(predicates.iter().enumerate().map(|(at, lit)| if holds(at) { *lit } else { !*lit }));
             let mut values = Vec::new();
             for (scope, value) in &view.every {
                 if self.covers_cell(scope, &names) {
                     values.push(*value);
                 }
             }
-            // A cell that no property can be in is no cell.
-            if !self.decide(values.iter().copied()).is_empty() {
-                cells.push(Cell { names, values });
+            let cell = Cell { names, values };
+            // The automata come last: they cost most.
+            if self.serves(view, &cell) && !self.decide(cell.names.iter().copied()).is_empty() {
+                cells.push(cell);
             }
         }
         Ok(cells)
+    }
+
+    /// Whether a property of this cell could answer a demand, or is wanted for the number.
+    fn serves(&mut self, view: &ObjectFacts, cell: &Cell) -> bool {
+        let with = |extra: Option<Lit>| cell.values.iter().copied().chain(extra).collect::<Vec<_>>();
+        if view.min > view.required.len() as u64 {
+            return !self.decide(with(None)).is_empty();
+        }
+        view.some.iter().any(|(scope, value)| {
+            self.covers_cell(scope, &cell.names) && !self.decide(with(Some(*value))).is_empty()
+        })
     }
 
     /// The predicates that tell names apart.

@@ -145,7 +145,8 @@ impl Search<'_> {
             .filter_map(|(pattern, wanted)| Some((self.automaton(*pattern).ok()?, *wanted)))
             .collect::<Vec<_>>();
         let made = product::product(&parts).map(Rc::new);
-        self.spend(made.as_ref().map_or(10_000, |made| made.rows.len()));
+        let arrows = made.as_ref().map_or(product::ARROWS_MAX, |made| made.arrow_count());
+        self.spend(arrows * languages.len().max(1));
         self.products.insert(languages.to_vec(), made.clone());
         made
     }
