@@ -24,7 +24,9 @@ impl Dialect {
     /// The dialect a `$schema` names; `None` for one that is not known here.
     pub fn from_uri(uri: &str) -> Option<Self> {
         let uri = uri.trim_end_matches('#');
-        let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;
+        let rest = uri
+            .strip_prefix("http://")
+            .or_else(|| uri.strip_prefix("https://"))?;
         Some(match rest {
             "json-schema.org/draft-04/schema" => Self::Draft4,
             "json-schema.org/draft-06/schema" => Self::Draft6,
@@ -91,8 +93,13 @@ impl Dialect {
         match keyword {
             "const" | "contains" | "propertyNames" => self >= Self::Draft6,
             "if" | "then" | "else" => self >= Self::Draft7,
-            "minContains" | "maxContains" | "dependentRequired" | "dependentSchemas"
-            | "unevaluatedItems" | "unevaluatedProperties" | "$anchor" => self >= Self::Draft2019,
+            "minContains"
+            | "maxContains"
+            | "dependentRequired"
+            | "dependentSchemas"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "$anchor" => self >= Self::Draft2019,
             "prefixItems" | "$dynamicRef" | "$dynamicAnchor" => self >= Self::Draft2020,
             "additionalItems" => self < Self::Draft2020,
             "$recursiveRef" | "$recursiveAnchor" => self == Self::Draft2019,

@@ -56,7 +56,9 @@ pub enum ReadError {
         kind: &'static str,
     },
     /// `$schema` names a dialect that is not read.
-    #[error("unknown $schema {uri:?}: use https://json-schema.org/draft/2020-12/schema or draft-07")]
+    #[error(
+        "unknown $schema {uri:?}: use https://json-schema.org/draft/2020-12/schema or draft-07"
+    )]
     UnknownDialect {
         /// The URI found.
         uri: String,
@@ -135,7 +137,10 @@ impl Document {
     pub fn parse_as(text: &str, dialect: Option<Dialect>) -> Result<Self, ReadError> {
         if text.len() > limits::SCHEMA_BYTES_MAX {
             let max = limits::SCHEMA_BYTES_MAX;
-            return Err(ReadError::TooLarge { bytes: text.len(), max });
+            return Err(ReadError::TooLarge {
+                bytes: text.len(),
+                max,
+            });
         }
         let value = serde_json::from_str(text).map_err(|source| ReadError::NotJson {
             line: source.line(),
@@ -156,11 +161,14 @@ impl Document {
 
     fn build(text: String, value: Value, dialect: Option<Dialect>) -> Result<Self, ReadError> {
         if !matches!(value, Value::Object(_) | Value::Bool(_)) {
-            return Err(ReadError::NotASchema { kind: kind_name(&value) });
+            return Err(ReadError::NotASchema {
+                kind: kind_name(&value),
+            });
         }
         let dialect = match value.get("$schema").and_then(Value::as_str) {
-            Some(uri) => Dialect::from_uri(uri)
-                .ok_or_else(|| ReadError::UnknownDialect { uri: uri.to_owned() })?,
+            Some(uri) => Dialect::from_uri(uri).ok_or_else(|| ReadError::UnknownDialect {
+                uri: uri.to_owned(),
+            })?,
             None => dialect.unwrap_or_else(|| Dialect::guess(&value)),
         };
         let references = References::collect(&value, dialect);
@@ -178,8 +186,16 @@ impl Document {
                 let line = pointer::line_of(&text, &source.pointer);
                 ReadError::Invalid { line, source }
             })?;
-        let inner = Inner { text, value, dialect, references, validator };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Inner {
+            text,
+            value,
+            dialect,
+            references,
+            validator,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The schema as JSON.
@@ -211,7 +227,9 @@ impl Document {
     pub fn annotations(&self) -> Vec<(String, String, Value)> {
         let mut found = Vec::new();
         for place in self.inner.references.places() {
-            let Some(Value::Object(map)) = self.inner.value.pointer(place) else { continue };
+            let Some(Value::Object(map)) = self.inner.value.pointer(place) else {
+                continue;
+            };
             for (key, value) in map.iter().filter(|(key, _)| key.starts_with("x-")) {
                 found.push((place.to_owned(), key.clone(), value.clone()));
             }

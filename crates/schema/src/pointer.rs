@@ -50,7 +50,9 @@ impl Lookahead for std::str::Bytes<'_> {
 }
 
 fn hex(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    char::from(byte)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// The line (from 1) on which the value that `pointer` names begins, or its key if it has one.
@@ -58,7 +60,10 @@ fn hex(byte: u8) -> Option<u8> {
 /// The text is scanned once and only when a finding is reported. If the pointer leads nowhere, the
 /// line of its last existing ancestor is given.
 pub(crate) fn line_of(text: &str, pointer: &str) -> usize {
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
     scan.blank();
     let mut offset = scan.at;
     for step in steps(pointer) {

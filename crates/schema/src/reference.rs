@@ -29,8 +29,14 @@ const SINGLE: [&str; 13] = [
 const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
 
 /// Keywords that hold schemas by name.
-const NAMED: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+const NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
 
 /// Something there is too much of.
 #[derive(Debug)]
@@ -75,8 +81,11 @@ impl References {
         let mut found = Self::default();
         found.resources.insert(String::new(), String::new());
         found.by_uri.insert(String::new(), String::new());
-        let mut walk = Walk { found: &mut found, dialect };
-        walk.schema(root, String::new(), String::new(), 0);
+        let mut walk = Walk {
+            found: &mut found,
+            dialect,
+        };
+        walk.schema(root, (String::new(), ""), 0);
         found
     }
 
@@ -115,7 +124,10 @@ impl References {
         let resource = if uri.is_empty() {
             self.resource_of(place).to_owned()
         } else {
-            let from = self.resources.get(self.resource_of(place)).map_or("", String::as_str);
+            let from = self
+                .resources
+                .get(self.resource_of(place))
+                .map_or("", String::as_str);
             let absolute = join(from, uri);
             match self.by_uri.get(&absolute).or_else(|| self.by_uri.get(uri)) {
                 Some(resource) => resource.clone(),
@@ -143,14 +155,20 @@ impl References {
 /// A relative reference against a base; the parts of RFC 3986 that schemas use.
 fn join(from: &str, uri: &str) -> String {
     let absolute = uri.split_once(':').is_some_and(|(scheme, _)| {
-        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        !scheme.is_empty()
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     });
     if absolute || from.is_empty() {
         return uri.to_owned();
     }
     let (origin, path) = match from.find("://") {
         Some(at) => {
-            let start = from.get(at + 3..).and_then(|rest| rest.find('/')).map(|slash| at + 3 + slash);
+            let start = from
+                .get(at + 3..)
+                .and_then(|rest| rest.find('/'))
+                .map(|slash| at + 3 + slash);
             from.split_at(start.unwrap_or(from.len()))
         }
         None => ("", from),
@@ -158,8 +176,15 @@ fn join(from: &str, uri: &str) -> String {
     if uri.starts_with('/') {
         return format!("{origin}{uri}");
     }
-    let folder = path.rfind('/').and_then(|cut| path.get(..=cut)).unwrap_or("/");
-    let folder = if origin.is_empty() && !path.contains('/') { "" } else { folder };
+    let folder = path
+        .rfind('/')
+        .and_then(|cut| path.get(..=cut))
+        .unwrap_or("/");
+    let folder = if origin.is_empty() && !path.contains('/') {
+        ""
+    } else {
+        folder
+    };
     format!("{origin}{}", without_dots(&format!("{folder}{uri}")))
 }
 
@@ -185,10 +210,12 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn explode(&mut self, what: &'static str, pointer: &str, max: usize) {
         let pointer = pointer.to_owned();
-        self.found.explosion.get_or_insert(Explosion { what, pointer, max });
+        self.found
+            .explosion
+            .get_or_insert(Explosion { what, pointer, max });
     }
 
-    fn schema(&mut self, value: &Value, place: String, resource: String, depth: usize) {
+    fn schema(&mut self, value: &Value, (place, resource): (String, &str), depth: usize) {
         if depth > limits::SCHEMA_DEPTH_MAX {
             return self.explode("too deep nesting", &place, limits::SCHEMA_DEPTH_MAX);
         }
@@ -198,22 +225,22 @@ impl Walk<'_> {
         self.found.places.insert(place.clone());
         let Value::Object(map) = value else { return };
         self.sizes(map, &place);
-        let resource = self.names(map, &place, resource);
+        let resource = self.names(map, &place, resource.to_owned());
         for (key, value) in map {
             let at = || pointer::child(&place, key);
             match value {
                 Value::Object(_) | Value::Bool(_) if SINGLE.contains(&key.as_str()) => {
-                    self.schema(value, at(), resource.clone(), depth + 1);
+                    self.schema(value, (at(), &resource), depth + 1);
                 }
                 Value::Array(list) if LIST.contains(&key.as_str()) => {
                     for (index, item) in list.iter().enumerate() {
-                        self.schema(item, format!("{}/{index}", at()), resource.clone(), depth + 1);
+                        self.schema(item, (format!("{}/{index}", at()), &resource), depth + 1);
                     }
                 }
                 Value::Object(named) if NAMED.contains(&key.as_str()) => {
                     for (name, item) in named.iter().filter(|(_, item)| !item.is_array()) {
                         let at = pointer::child(&at(), name);
-                        self.schema(item, at, resource.clone(), depth + 1);
+                        self.schema(item, (at, &resource), depth + 1);
                     }
                 }
                 _ => {}
@@ -222,23 +249,31 @@ impl Walk<'_> {
     }
 
     fn sizes(&mut self, map: &Map<String, Value>, place: &str) {
-        if let Some(Value::Array(values)) = map.get("enum") {
-            if values.len() > limits::ENUM_VALUES_MAX {
-                self.explode("too many enum values", place, limits::ENUM_VALUES_MAX);
-            }
+        if let Some(Value::Array(values)) = map.get("enum")
+            && values.len() > limits::ENUM_VALUES_MAX
+        {
+            self.explode("too many enum values", place, limits::ENUM_VALUES_MAX);
         }
         let pattern = map.get("pattern").and_then(Value::as_str);
         let keys = map.get("patternProperties").and_then(Value::as_object);
-        let mut texts = pattern.into_iter().chain(keys.into_iter().flatten().map(|(k, _)| k.as_str()));
+        let mut texts = pattern
+            .into_iter()
+            .chain(keys.into_iter().flatten().map(|(k, _)| k.as_str()));
         if texts.any(|text| text.len() > limits::PATTERN_BYTES_MAX) {
-            self.explode("too long a pattern (in bytes)", place, limits::PATTERN_BYTES_MAX);
+            self.explode(
+                "too long a pattern (in bytes)",
+                place,
+                limits::PATTERN_BYTES_MAX,
+            );
         }
     }
 
     /// Notes identifiers and anchors; returns the resource the children belong to.
     fn names(&mut self, map: &Map<String, Value>, place: &str, mut resource: String) -> String {
         let text = |key: &str| {
-            map.get(key).and_then(Value::as_str).filter(|_| self.dialect.knows(key))
+            map.get(key)
+                .and_then(Value::as_str)
+                .filter(|_| self.dialect.knows(key))
         };
         // Before 2019-09 a `$ref` hides everything beside it, an identifier too.
         let hidden = map.contains_key("$ref") && !self.dialect.reads_beside_ref();
@@ -250,20 +285,35 @@ impl Walk<'_> {
         if let Some(id) = id {
             let (uri, fragment) = id.split_once('#').unwrap_or((id, ""));
             if !uri.is_empty() {
-                let from = self.found.resources.get(&resource).map_or("", String::as_str);
+                let from = self
+                    .found
+                    .resources
+                    .get(&resource)
+                    .map_or("", String::as_str);
                 let absolute = join(from, uri);
-                self.found.resources.insert(place.to_owned(), absolute.clone());
-                self.found.by_uri.entry(absolute).or_insert_with(|| place.to_owned());
+                self.found
+                    .resources
+                    .insert(place.to_owned(), absolute.clone());
+                self.found
+                    .by_uri
+                    .entry(absolute)
+                    .or_insert_with(|| place.to_owned());
                 place.clone_into(&mut resource);
             }
             if !fragment.is_empty() {
                 let key = (resource.clone(), fragment.to_owned());
-                self.found.anchors.entry(key).or_insert_with(|| place.to_owned());
+                self.found
+                    .anchors
+                    .entry(key)
+                    .or_insert_with(|| place.to_owned());
             }
         }
         for anchor in anchors.into_iter().flatten() {
             let key = (resource.clone(), anchor.to_owned());
-            self.found.anchors.entry(key).or_insert_with(|| place.to_owned());
+            self.found
+                .anchors
+                .entry(key)
+                .or_insert_with(|| place.to_owned());
         }
         resource
     }
@@ -290,7 +340,10 @@ mod tests {
         assert_eq!(to("", "#ex"), here("/$defs/x"));
         assert_eq!(to("", "y.json"), here("/$defs/y"));
         assert_eq!(to("", "root.json#ex"), here("/$defs/x"));
-        assert_eq!(to("/$defs/y/properties/q", "#/$defs/z"), here("/$defs/y/$defs/z"));
+        assert_eq!(
+            to("/$defs/y/properties/q", "#/$defs/z"),
+            here("/$defs/y/$defs/z")
+        );
         assert_eq!(to("/$defs/y", "../a/root.json"), here(""));
         assert_eq!(to("", "other.json"), Target::Remote);
         assert_eq!(to("", "#nope"), Target::Nowhere);

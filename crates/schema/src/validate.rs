@@ -59,7 +59,11 @@ impl Validator {
     ///
     /// # Errors
     /// If the document is not a schema of this dialect or refers outside itself.
-    pub fn compile(schema: &Value, dialect: Dialect, formats: Formats) -> Result<Self, CompileError> {
+    pub fn compile(
+        schema: &Value,
+        dialect: Dialect,
+        formats: Formats,
+    ) -> Result<Self, CompileError> {
         let engine = jsonschema::options()
             .with_draft(dialect.engine())
             .should_validate_formats(formats == Formats::Assert)
@@ -81,7 +85,11 @@ impl Validator {
 
     /// All mismatches, up to [`VALIDATION_ERRORS_MAX`]; empty if the value matches.
     pub fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
-        self.engine.iter_errors(value).take(VALIDATION_ERRORS_MAX).map(|e| Mismatch::new(&e)).collect()
+        self.engine
+            .iter_errors(value)
+            .take(VALIDATION_ERRORS_MAX)
+            .map(|e| Mismatch::new(&e))
+            .collect()
     }
 }
 
@@ -89,7 +97,11 @@ impl Mismatch {
     fn new(error: &jsonschema::ValidationError<'_>) -> Self {
         let got = error.instance().to_string();
         let cut: String = got.chars().take(GOT_CHARS_MAX).collect();
-        let got = if cut.len() < got.len() { format!("{cut}…") } else { got };
+        let got = if cut.len() < got.len() {
+            format!("{cut}…")
+        } else {
+            got
+        };
         Self {
             pointer: error.instance_path().to_string(),
             schema_pointer: error.schema_path().to_string(),

@@ -60,14 +60,20 @@ fn take_apart(search: &mut Search<'_>, lit: Lit, depth: usize, out: &mut Vec<Lit
         Term::Property(name, value) if !whole => {
             let mut inner = Vec::new();
             take_apart(search, value, depth + 1, &mut inner);
-            out.extend(inner.into_iter().map(|value| {
-                search.pool.intern(Term::Property(name.clone(), value))
-            }));
+            out.extend(
+                inner
+                    .into_iter()
+                    .map(|value| search.pool.intern(Term::Property(name.clone(), value))),
+            );
         }
         Term::ItemsFrom(from, value) if !whole => {
             let mut inner = Vec::new();
             take_apart(search, value, depth + 1, &mut inner);
-            out.extend(inner.into_iter().map(|value| search.pool.intern(Term::ItemsFrom(from, value))));
+            out.extend(
+                inner
+                    .into_iter()
+                    .map(|value| search.pool.intern(Term::ItemsFrom(from, value))),
+            );
         }
         _ => out.push(lit),
     }

@@ -120,7 +120,14 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for text in ["0.1", "-7", "18446744073709551615", "1e300", "0.125", "1e-7"] {
+        for text in [
+            "0.1",
+            "-7",
+            "18446744073709551615",
+            "1e300",
+            "0.125",
+            "1e-7",
+        ] {
             let value = read(text);
             let number = to_number(&value).unwrap();
             assert_eq!(from_number(&number), Some(value), "{text} became {number}");

@@ -58,6 +58,142 @@ pub enum Rule {
     Other,
 }
 
+/// Identifier, title and fix of every rule.
+const TEXTS: [(Rule, &str, &str, &str); 22] = [
+    (
+        Rule::TypeNarrowed,
+        "PROM-S101",
+        "type narrowed",
+        "list the old type too, or convert old events with an upcaster",
+    ),
+    (
+        Rule::ValueRemoved,
+        "PROM-S102",
+        "allowed value removed",
+        "keep the old values in the enum, or map them with an upcaster",
+    ),
+    (
+        Rule::RangeNarrowed,
+        "PROM-S103",
+        "number range narrowed",
+        "keep the wider bound, or check the range in the reader's code",
+    ),
+    (
+        Rule::RequiredAdded,
+        "PROM-S104",
+        "required property added",
+        "make it optional, or add a default and an upcaster that fills it in",
+    ),
+    (
+        Rule::ObjectClosed,
+        "PROM-S105",
+        "object closed to a property it had",
+        "declare the property, or allow additional properties again",
+    ),
+    (
+        Rule::MultipleChanged,
+        "PROM-S106",
+        "multipleOf narrowed",
+        "use a divisor of the old multipleOf",
+    ),
+    (
+        Rule::LengthNarrowed,
+        "PROM-S107",
+        "string length narrowed",
+        "keep the wider bound",
+    ),
+    (
+        Rule::PatternNarrowed,
+        "PROM-S108",
+        "pattern narrowed",
+        "widen the pattern until it matches the example",
+    ),
+    (
+        Rule::FormatAdded,
+        "PROM-S109",
+        "format added or changed",
+        "drop the format, or treat formats as notes",
+    ),
+    (
+        Rule::ItemCountNarrowed,
+        "PROM-S110",
+        "array length narrowed",
+        "keep the wider bound",
+    ),
+    (
+        Rule::ItemsClosed,
+        "PROM-S111",
+        "items no longer allowed",
+        "allow further items again",
+    ),
+    (
+        Rule::ContainsNarrowed,
+        "PROM-S112",
+        "contains narrowed",
+        "widen contains or its counts",
+    ),
+    (
+        Rule::UniqueAdded,
+        "PROM-S113",
+        "uniqueItems added",
+        "drop uniqueItems, or remove duplicates with an upcaster",
+    ),
+    (
+        Rule::PropertyCountNarrowed,
+        "PROM-S114",
+        "number of properties narrowed",
+        "keep the wider bound",
+    ),
+    (
+        Rule::NamesNarrowed,
+        "PROM-S115",
+        "property names narrowed",
+        "widen propertyNames until it accepts the example",
+    ),
+    (
+        Rule::DependencyAdded,
+        "PROM-S116",
+        "dependency added",
+        "drop the dependency, or fill the property in with an upcaster",
+    ),
+    (
+        Rule::BranchRemoved,
+        "PROM-S117",
+        "no branch accepts the value",
+        "keep a branch for the old form",
+    ),
+    (
+        Rule::BranchesOverlap,
+        "PROM-S118",
+        "more than one branch of oneOf accepts the value",
+        "make the branches exclusive, or use anyOf",
+    ),
+    (
+        Rule::ExclusionWidened,
+        "PROM-S119",
+        "not excludes more than before",
+        "narrow the schema under not",
+    ),
+    (
+        Rule::Forbidden,
+        "PROM-S120",
+        "value forbidden",
+        "allow it again, or remove it with an upcaster",
+    ),
+    (
+        Rule::OpenPropertyTyped,
+        "PROM-S121",
+        "property declared on an open object",
+        "close the old schema before the property is added, or rely on the lenient reading of open objects",
+    ),
+    (
+        Rule::Other,
+        "PROM-S199",
+        "reader refuses the value",
+        "compare the schemas at the places shown",
+    ),
+];
+
 impl Rule {
     /// The identifier.
     pub fn id(self) -> &'static str {
@@ -75,30 +211,10 @@ impl Rule {
     }
 
     fn texts(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::TypeNarrowed => ("PROM-S101", "type narrowed", "list the old type too, or convert old events with an upcaster"),
-            Self::ValueRemoved => ("PROM-S102", "allowed value removed", "keep the old values in the enum, or map them with an upcaster"),
-            Self::RangeNarrowed => ("PROM-S103", "number range narrowed", "keep the wider bound, or check the range in the reader's code"),
-            Self::RequiredAdded => ("PROM-S104", "required property added", "make it optional, or add a default and an upcaster that fills it in"),
-            Self::ObjectClosed => ("PROM-S105", "object closed to a property it had", "declare the property, or allow additional properties again"),
-            Self::MultipleChanged => ("PROM-S106", "multipleOf narrowed", "use a divisor of the old multipleOf"),
-            Self::LengthNarrowed => ("PROM-S107", "string length narrowed", "keep the wider bound"),
-            Self::PatternNarrowed => ("PROM-S108", "pattern narrowed", "widen the pattern until it matches the example"),
-            Self::FormatAdded => ("PROM-S109", "format added or changed", "drop the format, or treat formats as notes"),
-            Self::ItemCountNarrowed => ("PROM-S110", "array length narrowed", "keep the wider bound"),
-            Self::ItemsClosed => ("PROM-S111", "items no longer allowed", "allow further items again"),
-            Self::ContainsNarrowed => ("PROM-S112", "contains narrowed", "widen contains or its counts"),
-            Self::UniqueAdded => ("PROM-S113", "uniqueItems added", "drop uniqueItems, or remove duplicates with an upcaster"),
-            Self::PropertyCountNarrowed => ("PROM-S114", "number of properties narrowed", "keep the wider bound"),
-            Self::NamesNarrowed => ("PROM-S115", "property names narrowed", "widen propertyNames until it accepts the example"),
-            Self::DependencyAdded => ("PROM-S116", "dependency added", "drop the dependency, or fill the property in with an upcaster"),
-            Self::BranchRemoved => ("PROM-S117", "no branch accepts the value", "keep a branch for the old form"),
-            Self::BranchesOverlap => ("PROM-S118", "more than one branch of oneOf accepts the value", "make the branches exclusive, or use anyOf"),
-            Self::ExclusionWidened => ("PROM-S119", "not excludes more than before", "narrow the schema under not"),
-            Self::Forbidden => ("PROM-S120", "value forbidden", "allow it again, or remove it with an upcaster"),
-            Self::OpenPropertyTyped => ("PROM-S121", "property declared on an open object", "close the old schema before the property is added, or rely on the lenient reading of open objects"),
-            Self::Other => ("PROM-S199", "reader refuses the value", "compare the schemas at the places shown"),
-        }
+        let row = TEXTS.iter().find(|(rule, ..)| *rule == self);
+        row.map_or(("PROM-S199", "", ""), |(_, id, title, fix)| {
+            (id, title, fix)
+        })
     }
 
     fn of(mismatch: &Mismatch) -> Self {
@@ -107,7 +223,9 @@ impl Rule {
             "type" => Self::TypeNarrowed,
             "enum" | "const" => Self::ValueRemoved,
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => Self::RangeNarrowed,
-            "required" if inside("dependentRequired") || inside("dependencies") => Self::DependencyAdded,
+            "required" if inside("dependentRequired") || inside("dependencies") => {
+                Self::DependencyAdded
+            }
             "required" => Self::RequiredAdded,
             "additionalProperties" | "unevaluatedProperties" => Self::ObjectClosed,
             "multipleOf" => Self::MultipleChanged,
@@ -177,25 +295,39 @@ pub(super) fn findings(comparison: &Comparison<'_>, examples: &[Value]) -> Vec<F
         for mismatch in comparison.reader_validator().mismatches(example) {
             let finding = describe(comparison, example, &mismatch);
             let known = found.iter().any(|f| {
-                f.rule == finding.rule && f.pointer == finding.pointer && f.message == finding.message
+                f.rule == finding.rule
+                    && f.pointer == finding.pointer
+                    && f.message == finding.message
             });
             if !known && found.len() < FINDINGS_MAX {
                 found.push(finding);
             }
         }
     }
-    found.sort_by(|a, b| (a.reader_line, &a.pointer, a.rule).cmp(&(b.reader_line, &b.pointer, b.rule)));
+    found.sort_by(|a, b| {
+        (a.reader_line, &a.pointer, a.rule).cmp(&(b.reader_line, &b.pointer, b.rule))
+    });
     found
 }
 
 fn describe(comparison: &Comparison<'_>, example: &Value, mismatch: &Mismatch) -> Finding {
     let mut rule = Rule::of(mismatch);
     let writer_pointer = locate::schema_for(comparison.writer, &mismatch.pointer);
-    let typed = !matches!(rule, Rule::RequiredAdded | Rule::ObjectClosed | Rule::DependencyAdded);
-    if typed && !mismatch.pointer.is_empty() && !locate::is_declared(comparison.writer, &mismatch.pointer) {
+    let typed = !matches!(
+        rule,
+        Rule::RequiredAdded | Rule::ObjectClosed | Rule::DependencyAdded
+    );
+    if typed
+        && !mismatch.pointer.is_empty()
+        && !locate::is_declared(comparison.writer, &mismatch.pointer)
+    {
         rule = Rule::OpenPropertyTyped;
     }
-    let place = if mismatch.pointer.is_empty() { "the event" } else { &mismatch.pointer };
+    let place = if mismatch.pointer.is_empty() {
+        "the event"
+    } else {
+        &mismatch.pointer
+    };
     let name = pointer::steps(&mismatch.pointer).last().unwrap_or_default();
     let message = match rule {
         Rule::OpenPropertyTyped => format!(

@@ -42,7 +42,9 @@ const NAMES: [(&str, Mode); 7] = [
 
 /// A mode that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown compatibility mode {0:?}: use none, backward, forward, full, or one with _transitive")]
+#[error(
+    "unknown compatibility mode {0:?}: use none, backward, forward, full, or one with _transitive"
+)]
 pub struct UnknownMode(String);
 
 impl FromStr for Mode {
@@ -51,28 +53,42 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
         let wanted = text.to_ascii_lowercase().replace('-', "_");
         let found = NAMES.iter().find(|(name, _)| *name == wanted);
-        found.map(|(_, mode)| *mode).ok_or_else(|| UnknownMode(text.to_owned()))
+        found
+            .map(|(_, mode)| *mode)
+            .ok_or_else(|| UnknownMode(text.to_owned()))
     }
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);
+        let name = NAMES
+            .iter()
+            .find(|(_, mode)| mode == self)
+            .map_or("", |(name, _)| name);
         f.write_str(name)
     }
 }
 
 impl Mode {
     fn is_backward(self) -> bool {
-        matches!(self, Self::Backward | Self::BackwardTransitive | Self::Full | Self::FullTransitive)
+        matches!(
+            self,
+            Self::Backward | Self::BackwardTransitive | Self::Full | Self::FullTransitive
+        )
     }
 
     fn is_forward(self) -> bool {
-        matches!(self, Self::Forward | Self::ForwardTransitive | Self::Full | Self::FullTransitive)
+        matches!(
+            self,
+            Self::Forward | Self::ForwardTransitive | Self::Full | Self::FullTransitive
+        )
     }
 
     fn is_transitive(self) -> bool {
-        matches!(self, Self::BackwardTransitive | Self::ForwardTransitive | Self::FullTransitive)
+        matches!(
+            self,
+            Self::BackwardTransitive | Self::ForwardTransitive | Self::FullTransitive
+        )
     }
 }
 
@@ -100,7 +116,9 @@ impl HistoryReport {
     /// The verdicts taken together: one break breaks, one doubt leaves doubt.
     pub fn verdict(&self) -> Verdict {
         let verdicts = || self.pairs.iter().map(|pair| &pair.verdict);
-        let findings: Vec<_> = verdicts().flat_map(|v| v.findings().iter().cloned()).collect();
+        let findings: Vec<_> = verdicts()
+            .flat_map(|v| v.findings().iter().cloned())
+            .collect();
         if verdicts().any(|v| matches!(v, Verdict::Incompatible { .. })) {
             return Verdict::Incompatible { findings };
         }
@@ -111,7 +129,9 @@ impl HistoryReport {
             Verdict::Compatible { notes } => notes.clone(),
             _ => Vec::new(),
         });
-        Verdict::Compatible { notes: notes.collect() }
+        Verdict::Compatible {
+            notes: notes.collect(),
+        }
     }
 }
 
@@ -130,11 +150,19 @@ pub fn check_history(
     for (version, old) in history.iter().enumerate().rev().take(depth) {
         if mode.is_backward() {
             let verdict = compare(new, old, options)?;
-            pairs.push(PairReport { version, backward: true, verdict });
+            pairs.push(PairReport {
+                version,
+                backward: true,
+                verdict,
+            });
         }
         if mode.is_forward() {
             let verdict = compare(old, new, options)?;
-            pairs.push(PairReport { version, backward: false, verdict });
+            pairs.push(PairReport {
+                version,
+                backward: false,
+                verdict,
+            });
         }
     }
     Ok(HistoryReport { mode, pairs })

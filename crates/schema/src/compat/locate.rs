@@ -8,16 +8,24 @@ use crate::reference::Target;
 
 /// All subschemas that are objects, with their pointers.
 fn schemas(document: &Document) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
-    document.references().places().filter_map(|place| {
-        Some((place, document.value().pointer(place)?.as_object()?))
-    })
+    document
+        .references()
+        .places()
+        .filter_map(|place| Some((place, document.value().pointer(place)?.as_object()?)))
 }
 
 /// All patterns of a document.
 pub(super) fn patterns(document: &Document) -> impl Iterator<Item = &str> {
     schemas(document).flat_map(|(_, map)| {
-        let keys = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-        map.get("pattern").and_then(Value::as_str).into_iter().chain(keys.map(|(key, _)| key.as_str()))
+        let keys = map
+            .get("patternProperties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten();
+        map.get("pattern")
+            .and_then(Value::as_str)
+            .into_iter()
+            .chain(keys.map(|(key, _)| key.as_str()))
     })
 }
 
@@ -38,16 +46,27 @@ pub(super) fn construct(document: &Document, description: &str) -> Option<String
     for (place, map) in schemas(document) {
         for key in QUOTED.iter().filter(|key| description.starts_with(**key)) {
             let quoted = map.get(*key).and_then(Value::as_str);
-            if quoted.is_some_and(|text| description.contains(text) || description.contains(&format!("{text:?}"))) {
+            if quoted.is_some_and(|text| {
+                description.contains(text) || description.contains(&format!("{text:?}"))
+            }) {
                 return Some(pointer::child(place, key));
             }
-            let keys = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-            for (pattern, _) in keys.filter(|(key, _)| description.contains(&format!("{key:?}"))) {
+            let mut keys = map
+                .get("patternProperties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
+            if let Some((pattern, _)) =
+                keys.find(|(key, _)| description.contains(&format!("{key:?}")))
+            {
                 let at = pointer::child(place, "patternProperties");
                 return Some(pointer::child(&at, pattern));
             }
         }
-        let word = description.split(' ').next().filter(|word| map.contains_key(*word));
+        let word = description
+            .split(' ')
+            .next()
+            .filter(|word| map.contains_key(*word));
         if let Some(word) = word {
             return Some(pointer::child(place, word));
         }
@@ -81,7 +100,11 @@ fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<St
     }
     if let Ok(index) = step.parse::<usize>() {
         for key in ["prefixItems", "items"] {
-            if map.get(key).and_then(Value::as_array).is_some_and(|list| index < list.len()) {
+            if map
+                .get(key)
+                .and_then(Value::as_array)
+                .is_some_and(|list| index < list.len())
+            {
                 return Some(format!("{}/{index}", at(key)));
             }
         }
@@ -91,12 +114,14 @@ fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<St
             }
         }
     }
-    if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-        if let Target::Here(target) = document.references().resolve(document.value(), place, reference) {
-            if let Some(found) = below(document, &target, step, hops + 1) {
-                return Some(found);
-            }
-        }
+    if let Some(reference) = map.get("$ref").and_then(Value::as_str)
+        && let Target::Here(target) =
+            document
+                .references()
+                .resolve(document.value(), place, reference)
+        && let Some(found) = below(document, &target, step, hops + 1)
+    {
+        return Some(found);
     }
     for key in ["allOf", "anyOf", "oneOf"] {
         let count = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
@@ -106,7 +131,8 @@ fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<St
             }
         }
     }
-    map.contains_key("additionalProperties").then(|| at("additionalProperties"))
+    map.contains_key("additionalProperties")
+        .then(|| at("additionalProperties"))
 }
 
 /// Whether a document declares what stands at `instance`, by name or by a rule for the others.

@@ -15,7 +15,9 @@ mod breaks;
 mod finding;
 mod history;
 mod locate;
+mod same;
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::Serialize;
@@ -69,7 +71,10 @@ pub struct CompareOptions {
 impl CompareOptions {
     /// Pure set inclusion.
     pub fn strict() -> Self {
-        Self { open_objects: OpenObjects::Strict, ..Self::default() }
+        Self {
+            open_objects: OpenObjects::Strict,
+            ..Self::default()
+        }
     }
 }
 
@@ -193,7 +198,12 @@ impl<'a> Comparison<'a> {
             Formats::Annotate => None,
             Formats::Assert => Some((compile(reader)?, compile(writer)?)),
         };
-        Ok(Self { reader, writer, options, asserting })
+        Ok(Self {
+            reader,
+            writer,
+            options,
+            asserting,
+        })
     }
 
     fn run(&self) -> Result<Verdict, CompareError> {
@@ -203,9 +213,14 @@ impl<'a> Comparison<'a> {
             Answer::Doubt(construct) => {
                 let pointer = locate::construct(self.reader, &construct)
                     .or_else(|| locate::construct(self.writer, &construct));
-                Verdict::Undecided { construct, pointer: pointer.unwrap_or_default() }
+                Verdict::Undecided {
+                    construct,
+                    pointer: pointer.unwrap_or_default(),
+                }
             }
-            Answer::Proof => Verdict::Compatible { notes: self.strict_notes() },
+            Answer::Proof => Verdict::Compatible {
+                notes: self.strict_notes(),
+            },
         })
     }
 
@@ -232,11 +247,15 @@ impl<'a> Comparison<'a> {
     }
 
     fn reader_validator(&self) -> &Validator {
-        self.asserting.as_ref().map_or_else(|| self.reader.validator(), |(reader, _)| reader)
+        self.asserting
+            .as_ref()
+            .map_or_else(|| self.reader.validator(), |(reader, _)| reader)
     }
 
     fn writer_validator(&self) -> &Validator {
-        self.asserting.as_ref().map_or_else(|| self.writer.validator(), |(_, writer)| writer)
+        self.asserting
+            .as_ref()
+            .map_or_else(|| self.writer.validator(), |(_, writer)| writer)
     }
 
     /// Whether the validator agrees that a value tells the two apart.
@@ -261,7 +280,9 @@ impl<'a> Comparison<'a> {
 
     /// Whether any pattern uses the one sign that engines read differently.
     fn has_dots(&self) -> bool {
-        [self.reader, self.writer].into_iter().any(|document| locate::patterns(document).any(|p| p.contains('.')))
+        [self.reader, self.writer]
+            .into_iter()
+            .any(|document| locate::patterns(document).any(|p| p.contains('.')))
     }
 
     fn answer_as(&self, open_objects: OpenObjects, flavor: Flavor) -> Answer {
@@ -293,8 +314,19 @@ impl<'a> Comparison<'a> {
                 OpenObjects::Lenient => locate::property_names(self.reader),
             },
         };
-        let reader = lower::lower(self.reader, &reader_options, pool).ok()?;
-        let writer = lower::lower(self.writer, &writer_options, pool).ok()?;
+        let (reader, mut known) =
+            lower::lower(self.reader, &reader_options, pool, HashMap::new()).ok()?;
+        // What is the same on both sides is one term, so that recursive parts that did not change
+        // need no proof. Only where both sides are read in the same way, of course.
+        let alike = writer_options.absent_unless_declared.is_empty()
+            && !reader_options.defaults_fill_required;
+        let same = if alike {
+            same::places(self.reader, self.writer)
+        } else {
+            BTreeSet::new()
+        };
+        known.retain(|place, _| same.contains(place.as_str()));
+        let (writer, _) = lower::lower(self.writer, &writer_options, pool, known).ok()?;
         Some((reader, writer))
     }
 

@@ -125,7 +125,10 @@ pub(crate) enum Term {
     /// A schema that refers to itself further down; the target is in [`Pool::link`].
     Link(usize),
     /// A keyword whose complement is not the plain dual: what it means, and what its absence does.
-    Pair { holds: Lit, fails: Lit },
+    Pair {
+        holds: Lit,
+        fails: Lit,
+    },
     /// One of these values. Unlike keywords it fails for all others, of any kind.
     Scalars(Box<[Scalar]>),
     /// Not below; strictly above if the flag is set.
@@ -144,7 +147,11 @@ pub(crate) enum Term {
     /// All items from this index on.
     ItemsFrom(u64, Lit),
     /// Between so many items are like that.
-    Contains { like: Lit, min: u64, max: Option<u64> },
+    Contains {
+        like: Lit,
+        min: u64,
+        max: Option<u64>,
+    },
     Unique,
     MinProperties(u64),
     MaxProperties(u64),
@@ -154,7 +161,11 @@ pub(crate) enum Term {
     /// All properties whose names match.
     Matching(PatternId, Lit),
     /// All properties that are neither named nor matched here.
-    Rest { names: Box<[Box<str>]>, patterns: Box<[PatternId]>, value: Lit },
+    Rest {
+        names: Box<[Box<str>]>,
+        patterns: Box<[PatternId]>,
+        value: Lit,
+    },
     /// All names, as strings.
     Names(Lit),
     /// Something we do not model: only equal to itself.
@@ -231,9 +242,13 @@ impl Pool {
             | Term::ItemsFrom(_, Lit::TRUE)
             | Term::Property(_, Lit::TRUE)
             | Term::Matching(_, Lit::TRUE)
-            | Term::Rest { value: Lit::TRUE, .. }
+            | Term::Rest {
+                value: Lit::TRUE, ..
+            }
             | Term::Names(Lit::TRUE)
-            | Term::Contains { min: 0, max: None, .. } => return Lit::TRUE,
+            | Term::Contains {
+                min: 0, max: None, ..
+            } => return Lit::TRUE,
             _ => {}
         }
         if let Some(index) = self.index.get(&term) {
@@ -258,7 +273,9 @@ impl Pool {
         flat.dedup();
         flat.retain(|lit| *lit != Lit::TRUE);
         // Sorted, a term and its complement are neighbours.
-        let clash = flat.windows(2).any(|pair| matches!(pair, &[a, b] if a == !b));
+        let clash = flat
+            .windows(2)
+            .any(|pair| matches!(pair, &[a, b] if a == !b));
         if clash || flat.contains(&Lit::FALSE) {
             return Lit::FALSE;
         }

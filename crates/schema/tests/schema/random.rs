@@ -27,24 +27,38 @@ impl Random {
     }
 }
 
-const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+const TYPES: [&str; 7] = [
+    "null", "boolean", "integer", "number", "string", "array", "object",
+];
 const NAMES: [&str; 4] = ["a", "b", "c", "ab"];
 const PATTERNS: [&str; 12] = [
-    "^a", "b$", "^[ab]*$", "^a?b?$", "c", "^.$", "^(?!a)", "^(a|b)+c?$", "[^a]", "^a.*b$", "^x{1,2}$", "^$",
+    "^a",
+    "b$",
+    "^[ab]*$",
+    "^a?b?$",
+    "c",
+    "^.$",
+    "^(?!a)",
+    "^(a|b)+c?$",
+    "[^a]",
+    "^a.*b$",
+    "^x{1,2}$",
+    "^$",
 ];
 const FORMATS: [&str; 3] = ["date", "ipv4", "uuid"];
 
 /// A schema document, with definitions that may refer to themselves.
 pub(crate) fn document(random: &mut Random) -> Value {
     let mut root = schema(random, 3);
-    if let Value::Object(map) = &mut root {
-        if random.chance(40) || map.iter().any(|(_, v)| v.to_string().contains("$defs")) {
-            let defs = json!({"d": definition(random), "e": definition(random)});
-            map.insert("$defs".to_owned(), defs);
-        }
+    if let Value::Object(map) = &mut root
+        && (random.chance(40) || map.iter().any(|(_, v)| v.to_string().contains("$defs")))
+    {
+        let defs = json!({"d": definition(random), "e": definition(random)});
+        map.insert("$defs".to_owned(), defs);
     }
     if root.to_string().contains("#/$defs") && root.get("$defs").is_none() {
-        root = json!({"allOf": [root], "$defs": {"d": definition(random), "e": definition(random)}});
+        root =
+            json!({"allOf": [root], "$defs": {"d": definition(random), "e": definition(random)}});
     }
     root
 }
@@ -54,7 +68,9 @@ fn definition(random: &mut Random) -> Value {
     let inner = schema(random, 1);
     match random.below(4) {
         0 => json!({"type": "object", "properties": {"a": inner}}),
-        1 => json!({"type": ["object", "string"], "properties": {"a": {"$ref": "#/$defs/d"}, "b": inner}}),
+        1 => {
+            json!({"type": ["object", "string"], "properties": {"a": {"$ref": "#/$defs/d"}, "b": inner}})
+        }
         2 => json!({"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/e"}, inner]}}),
         _ => json!({"type": ["string", "integer"], "maxLength": 2}),
     }
@@ -69,7 +85,11 @@ pub(crate) fn schema(random: &mut Random, depth: usize) -> Value {
     let count = 1 + random.below(3);
     let focus = random.below(6);
     for _ in 0..count {
-        match if random.chance(70) { focus } else { random.below(6) } {
+        match if random.chance(70) {
+            focus
+        } else {
+            random.below(6)
+        } {
             0 => values(random, &mut map),
             1 => numbers(random, &mut map),
             2 => strings(random, &mut map),
@@ -103,11 +123,35 @@ fn values(random: &mut Random, map: &mut Map<String, Value>) {
 }
 
 fn numbers(random: &mut Random, map: &mut Map<String, Value>) {
-    let keys = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+    let keys = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ];
     let key = *random.pick(&keys);
     let bound = match key {
-        "multipleOf" => random.pick(&[json!(1), json!(2), json!(3), json!(0.5), json!(1.5), json!(0.1)]).clone(),
-        _ => random.pick(&[json!(-1), json!(0), json!(1), json!(2), json!(2.5), json!(5)]).clone(),
+        "multipleOf" => random
+            .pick(&[
+                json!(1),
+                json!(2),
+                json!(3),
+                json!(0.5),
+                json!(1.5),
+                json!(0.1),
+            ])
+            .clone(),
+        _ => random
+            .pick(&[
+                json!(-1),
+                json!(0),
+                json!(1),
+                json!(2),
+                json!(2.5),
+                json!(5),
+            ])
+            .clone(),
     };
     map.insert(key.to_owned(), bound);
 }
@@ -122,7 +166,13 @@ fn strings(random: &mut Random, map: &mut Map<String, Value>) {
 }
 
 fn arrays(random: &mut Random, map: &mut Map<String, Value>, depth: usize) {
-    let deeper = |random: &mut Random| if depth == 0 { json!(true) } else { schema(random, depth - 1) };
+    let deeper = |random: &mut Random| {
+        if depth == 0 {
+            json!(true)
+        } else {
+            schema(random, depth - 1)
+        }
+    };
     match random.below(10) {
         0 => map.insert("minItems".to_owned(), json!(random.below(4))),
         1 => map.insert("maxItems".to_owned(), json!(random.below(4))),
@@ -140,7 +190,13 @@ fn arrays(random: &mut Random, map: &mut Map<String, Value>, depth: usize) {
 }
 
 fn objects(random: &mut Random, map: &mut Map<String, Value>, depth: usize) {
-    let deeper = |random: &mut Random| if depth == 0 { json!(true) } else { schema(random, depth - 1) };
+    let deeper = |random: &mut Random| {
+        if depth == 0 {
+            json!(true)
+        } else {
+            schema(random, depth - 1)
+        }
+    };
     let named = |random: &mut Random, keys: &[&str]| {
         let mut table = Map::new();
         for _ in 0..=random.below(2) {
@@ -153,14 +209,21 @@ fn objects(random: &mut Random, map: &mut Map<String, Value>, depth: usize) {
         1 => map.insert("maxProperties".to_owned(), json!(random.below(3))),
         2 | 3 => {
             let first = random.below(4);
-            let list = if random.chance(60) { json!([NAMES[first]]) } else { json!([NAMES[first], NAMES[(first + 1) % 4]]) };
+            let list = if random.chance(60) {
+                json!([NAMES[first]])
+            } else {
+                json!([NAMES[first], NAMES[(first + 1) % 4]])
+            };
             map.insert("required".to_owned(), list)
         }
         4..=6 => map.insert("properties".to_owned(), named(random, &NAMES)),
         7 => map.insert("patternProperties".to_owned(), named(random, &PATTERNS)),
         8 => map.insert("additionalProperties".to_owned(), deeper(random)),
         9 => map.insert("propertyNames".to_owned(), deeper(random)),
-        10 => map.insert("dependentRequired".to_owned(), json!({*random.pick(&NAMES): [random.pick(&NAMES)]})),
+        10 => map.insert(
+            "dependentRequired".to_owned(),
+            json!({*random.pick(&NAMES): [random.pick(&NAMES)]}),
+        ),
         11 => map.insert("dependentSchemas".to_owned(), named(random, &NAMES)),
         _ => map.insert("unevaluatedProperties".to_owned(), deeper(random)),
     };
@@ -183,10 +246,15 @@ fn logic(random: &mut Random, map: &mut Map<String, Value>, depth: usize) {
             }
         }
         "$ref" => {
-            map.insert(key.to_owned(), json!(random.pick(&["#/$defs/d", "#/$defs/e"])));
+            map.insert(
+                key.to_owned(),
+                json!(random.pick(&["#/$defs/d", "#/$defs/e"])),
+            );
         }
         _ => {
-            let list: Vec<Value> = (0..=random.below(3)).map(|_| schema(random, depth - 1)).collect();
+            let list: Vec<Value> = (0..=random.below(3))
+                .map(|_| schema(random, depth - 1))
+                .collect();
             map.insert(key.to_owned(), Value::Array(list));
         }
     }
@@ -198,14 +266,34 @@ pub(crate) fn value(random: &mut Random, depth: usize) -> Value {
     match random.below(kinds) {
         0 => Value::Null,
         1 => json!(random.chance(50)),
-        2 => random.pick(&[json!(0), json!(1), json!(2), json!(3), json!(-1), json!(6), json!(1.0)]).clone(),
-        3 => random.pick(&[json!(0.5), json!(1.5), json!(2.5), json!(0.1), json!(0.3)]).clone(),
+        2 => random
+            .pick(&[
+                json!(0),
+                json!(1),
+                json!(2),
+                json!(3),
+                json!(-1),
+                json!(6),
+                json!(1.0),
+            ])
+            .clone(),
+        3 => random
+            .pick(&[json!(0.5), json!(1.5), json!(2.5), json!(0.1), json!(0.3)])
+            .clone(),
         4 => json!(text(random)),
-        5 | 6 => Value::Array((0..random.below(4)).map(|_| value(random, depth - 1)).collect()),
+        5 | 6 => Value::Array(
+            (0..random.below(4))
+                .map(|_| value(random, depth - 1))
+                .collect(),
+        ),
         _ => {
             let mut map = Map::new();
             for _ in 0..random.below(4) {
-                let name = if random.chance(80) { (*random.pick(&NAMES)).to_owned() } else { text(random) };
+                let name = if random.chance(80) {
+                    (*random.pick(&NAMES)).to_owned()
+                } else {
+                    text(random)
+                };
                 map.insert(name, value(random, depth - 1));
             }
             Value::Object(map)
@@ -214,7 +302,9 @@ pub(crate) fn value(random: &mut Random, depth: usize) -> Value {
 }
 
 fn text(random: &mut Random) -> String {
-    (0..random.below(4)).map(|_| *random.pick(&['a', 'b', 'c', 'x', 'é'])).collect()
+    (0..random.below(4))
+        .map(|_| *random.pick(&['a', 'b', 'c', 'x', 'é']))
+        .collect()
 }
 
 /// A schema that is like another one, but not quite.
@@ -245,7 +335,9 @@ fn mutate_once(random: &mut Random, schema_: &mut Value, depth: usize) {
         return;
     }
     match map.get_mut(&key) {
-        Some(Value::Array(list)) if depth > 0 && !list.is_empty() && !matches!(key.as_str(), "type" | "required") => {
+        Some(Value::Array(list))
+            if depth > 0 && !list.is_empty() && !matches!(key.as_str(), "type" | "required") =>
+        {
             let at = random.below(list.len());
             if key == "enum" {
                 if list.len() > 1 {
@@ -255,8 +347,13 @@ fn mutate_once(random: &mut Random, schema_: &mut Value, depth: usize) {
                 mutate_once(random, &mut list[at], depth - 1);
             }
         }
-        Some(inner @ Value::Object(_)) if depth > 0 && !matches!(key.as_str(), "const" | "dependentRequired") => {
-            let table = matches!(key.as_str(), "properties" | "patternProperties" | "$defs" | "dependentSchemas");
+        Some(inner @ Value::Object(_))
+            if depth > 0 && !matches!(key.as_str(), "const" | "dependentRequired") =>
+        {
+            let table = matches!(
+                key.as_str(),
+                "properties" | "patternProperties" | "$defs" | "dependentSchemas"
+            );
             match inner.as_object_mut() {
                 Some(inner) if table => {
                     if let Some(one) = inner.values_mut().next() {

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use promethean_schema::{CompareOptions, Dialect, Document, ReadError, Verdict, compare};
 use serde_json::Value;
 
-const FILES: [&str; 3] =
-    ["compat-atlassian-diff.jsonl", "compat-confluent-diff.jsonl", "compat-jsoncompat.jsonl"];
+const FILES: [&str; 3] = [
+    "compat-atlassian-diff.jsonl",
+    "compat-confluent-diff.jsonl",
+    "compat-jsoncompat.jsonl",
+];
 
 fn folder() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
@@ -44,7 +47,11 @@ fn judge(row: &Value, direction: &str, tally: &mut Tally) {
             return;
         }
     };
-    let (reader, writer) = if direction == "backward" { (&new, &old) } else { (&old, &new) };
+    let (reader, writer) = if direction == "backward" {
+        (&new, &old)
+    } else {
+        (&old, &new)
+    };
     let verdict = compare(reader, writer, &CompareOptions::strict()).unwrap();
     tally.checks += 1;
     let said = match &verdict {
@@ -53,7 +60,9 @@ fn judge(row: &Value, direction: &str, tally: &mut Tally) {
             assert!(!findings.is_empty(), "{}: no finding", row["id"]);
             for finding in findings {
                 let example = &finding.counter_example;
-                assert!(writer.validator().is_valid(example) && !reader.validator().is_valid(example));
+                assert!(
+                    writer.validator().is_valid(example) && !reader.validator().is_valid(example)
+                );
             }
             Some(false)
         }
@@ -68,7 +77,10 @@ fn judge(row: &Value, direction: &str, tally: &mut Tally) {
     // A confirmed counter-example is evidence; where the suite does not agree with itself, it may
     // be the suite's verdict that is wrong.
     if said != truth && (agreed || (truth.is_some() && said != Some(false))) {
-        tally.wrong.push(format!("{} {direction}: {verdict} but it is {truth:?}", row["id"]));
+        tally.wrong.push(format!(
+            "{} {direction}: {verdict} but it is {truth:?}",
+            row["id"]
+        ));
     }
     if agreed {
         tally.agreed += 1;
@@ -102,5 +114,9 @@ fn the_published_cases_come_out_right() {
     );
     assert_eq!(tally.false_compatible, 0, "{:#?}", tally.wrong);
     assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
-    assert!(tally.undecided * 100 < tally.checks, "{} undecided", tally.undecided);
+    assert!(
+        tally.undecided * 100 < tally.checks,
+        "{} undecided",
+        tally.undecided
+    );
 }

@@ -51,25 +51,43 @@ impl Lowering<'_> {
         }
         if let Some(keyword) = layout.rest {
             let rest = self.part(&pointer::child(place, keyword))?;
-            lits.push(self.pool.intern(Term::ItemsFrom(layout.prefix_length(), rest)));
+            lits.push(
+                self.pool
+                    .intern(Term::ItemsFrom(layout.prefix_length(), rest)),
+            );
         }
         Ok(())
     }
 
     /// Which keywords say what of the items.
     pub(super) fn item_layout(&self, map: &Map<String, Value>) -> ItemLayout {
-        let listed = |key: &str| self.keyword(map, key).and_then(Value::as_array).map(Vec::len);
+        let listed = |key: &str| {
+            self.keyword(map, key)
+                .and_then(Value::as_array)
+                .map(Vec::len)
+        };
         if let Some(length) = listed("prefixItems") {
             let rest = map.contains_key("items").then_some("items");
-            return ItemLayout { prefix: Some(("prefixItems", length as u64)), rest };
+            return ItemLayout {
+                prefix: Some(("prefixItems", length as u64)),
+                rest,
+            };
         }
-        if self.dialect.knows("additionalItems") {
-            if let Some(length) = listed("items") {
-                let rest = map.contains_key("additionalItems").then_some("additionalItems");
-                return ItemLayout { prefix: Some(("items", length as u64)), rest };
-            }
+        if self.dialect.knows("additionalItems")
+            && let Some(length) = listed("items")
+        {
+            let rest = map
+                .contains_key("additionalItems")
+                .then_some("additionalItems");
+            return ItemLayout {
+                prefix: Some(("items", length as u64)),
+                rest,
+            };
         }
-        ItemLayout { prefix: None, rest: map.contains_key("items").then_some("items") }
+        ItemLayout {
+            prefix: None,
+            rest: map.contains_key("items").then_some("items"),
+        }
     }
 }
 

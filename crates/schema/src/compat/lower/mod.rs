@@ -47,13 +47,20 @@ impl LowerProblem {
     pub(crate) fn at(self, text: &str) -> ReadError {
         let line = |pointer: &str| pointer::line_of(text, pointer);
         match self {
-            Self::Remote { reference, pointer } => {
-                ReadError::Remote { reference, line: line(&pointer), pointer }
-            }
-            Self::Dangling { reference, pointer } => {
-                ReadError::Dangling { reference, line: line(&pointer), pointer }
-            }
-            Self::Endless { pointer } => ReadError::Endless { line: line(&pointer), pointer },
+            Self::Remote { reference, pointer } => ReadError::Remote {
+                reference,
+                line: line(&pointer),
+                pointer,
+            },
+            Self::Dangling { reference, pointer } => ReadError::Dangling {
+                reference,
+                line: line(&pointer),
+                pointer,
+            },
+            Self::Endless { pointer } => ReadError::Endless {
+                line: line(&pointer),
+                pointer,
+            },
             Self::TooDeep { pointer } => ReadError::Explodes {
                 what: "too long a chain of references",
                 line: line(&pointer),
@@ -77,17 +84,27 @@ pub(crate) fn check(
     lowering.place("").map(drop)
 }
 
-/// Turns a document into a term.
+/// What the places of a document mean.
+pub(crate) type Meanings = HashMap<String, Lit>;
+
+/// Turns a document into a term. `known` are places whose meaning is known already; all that were
+/// read are returned.
 pub(crate) fn lower(
     document: &Document,
     options: &LowerOptions,
     pool: &mut Pool,
-) -> Result<Lit, LowerProblem> {
-    let mut lowering =
-        Lowering::new(document.value(), document.dialect(), document.references(), pool);
+    known: Meanings,
+) -> Result<(Lit, Meanings), LowerProblem> {
+    let mut lowering = Lowering::new(
+        document.value(),
+        document.dialect(),
+        document.references(),
+        pool,
+    );
     lowering.options = options;
+    lowering.done = known;
     let root = lowering.place("")?;
-    Ok(lowering.closed("", root))
+    Ok((lowering.closed("", root), lowering.done))
 }
 
 struct Lowering<'a> {
@@ -96,7 +113,7 @@ struct Lowering<'a> {
     references: &'a References,
     pool: &'a mut Pool,
     options: &'a LowerOptions,
-    done: HashMap<String, Lit>,
+    done: Meanings,
     /// Schemas being read.
     open: HashMap<String, Entered>,
     /// Schemas being read that were taken to hold, because they need themselves to be decided.
@@ -166,18 +183,25 @@ impl<'a> Lowering<'a> {
             // A schema that only needs itself holds, as validators have it that break the circle;
             // one that must fail to hold has no meaning.
             if entered.turns != self.turns {
-                return Err(LowerProblem::Endless { pointer: place.to_owned() });
+                return Err(LowerProblem::Endless {
+                    pointer: place.to_owned(),
+                });
             }
             self.presumed.insert(place.to_owned());
             return Ok(Lit::TRUE);
         }
         if self.depth >= limits::REFERENCE_DEPTH_MAX {
-            return Err(LowerProblem::TooDeep { pointer: place.to_owned() });
+            return Err(LowerProblem::TooDeep {
+                pointer: place.to_owned(),
+            });
         }
         self.visit(place)?;
         self.depth += 1;
-        let entered =
-            Entered { steps_into_value: self.steps_into_value, turns: self.turns, link: None };
+        let entered = Entered {
+            steps_into_value: self.steps_into_value,
+            turns: self.turns,
+            link: None,
+        };
         self.open.insert(place.to_owned(), entered);
         let lit = match self.root.pointer(place) {
             Some(Value::Bool(false)) => Lit::FALSE,
@@ -185,7 +209,10 @@ impl<'a> Lowering<'a> {
             _ => Lit::TRUE,
         };
         self.depth -= 1;
-        if let Some(Entered { link: Some(link), .. }) = self.open.remove(place) {
+        if let Some(Entered {
+            link: Some(link), ..
+        }) = self.open.remove(place)
+        {
             self.pool.set_link(link, lit);
         }
         self.presumed.remove(place);
@@ -200,7 +227,9 @@ impl<'a> Lowering<'a> {
     fn visit(&mut self, place: &str) -> Result<(), LowerProblem> {
         self.visits += 1;
         if self.visits > limits::LOWER_VISITS_MAX {
-            return Err(LowerProblem::TooDeep { pointer: place.to_owned() });
+            return Err(LowerProblem::TooDeep {
+                pointer: place.to_owned(),
+            });
         }
         Ok(())
     }
@@ -214,10 +243,10 @@ impl<'a> Lowering<'a> {
     }
 
     fn object(&mut self, place: &str, map: &Map<String, Value>) -> Lowered {
-        if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-            if !self.dialect.reads_beside_ref() {
-                return self.follow(place, reference);
-            }
+        if let Some(reference) = map.get("$ref").and_then(Value::as_str)
+            && !self.dialect.reads_beside_ref()
+        {
+            return self.follow(place, reference);
         }
         let mut lits = Vec::new();
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
@@ -244,13 +273,17 @@ impl<'a> Lowering<'a> {
         let anchor = reference.trim_start_matches('#');
         let fixed = match keyword {
             "$ref" => true,
-            "$dynamicRef" => self.references.is_static(anchor) || self.references.is_single_resource(),
+            "$dynamicRef" => {
+                self.references.is_static(anchor) || self.references.is_single_resource()
+            }
             _ => self.references.is_single_resource(),
         };
         if fixed {
             return self.follow(place, reference);
         }
-        Ok(self.pool.intern(Term::Opaque(format!("{keyword} {reference}").into())))
+        Ok(self
+            .pool
+            .intern(Term::Opaque(format!("{keyword} {reference}").into())))
     }
 
     fn follow(&mut self, place: &str, reference: &str) -> Lowered {
@@ -288,7 +321,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// `allOf`, `anyOf`, `oneOf`, `not`, `if`.
-    fn logic(&mut self, place: &str, map: &Map<String, Value>, lits: &mut Vec<Lit>) -> Result<(), LowerProblem> {
+    fn logic(
+        &mut self,
+        place: &str,
+        map: &Map<String, Value>,
+        lits: &mut Vec<Lit>,
+    ) -> Result<(), LowerProblem> {
         if map.contains_key("allOf") {
             lits.extend(self.list(place, map, "allOf")?);
         }
@@ -321,10 +359,20 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn list(&mut self, place: &str, map: &Map<String, Value>, keyword: &str) -> Result<Vec<Lit>, LowerProblem> {
-        let count = map.get(keyword).and_then(Value::as_array).map_or(0, Vec::len);
+    fn list(
+        &mut self,
+        place: &str,
+        map: &Map<String, Value>,
+        keyword: &str,
+    ) -> Result<Vec<Lit>, LowerProblem> {
+        let count = map
+            .get(keyword)
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         let at = pointer::child(place, keyword);
-        (0..count).map(|index| self.place(&format!("{at}/{index}"))).collect()
+        (0..count)
+            .map(|index| self.place(&format!("{at}/{index}")))
+            .collect()
     }
 }
 

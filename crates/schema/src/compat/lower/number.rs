@@ -24,7 +24,12 @@ impl Lowering<'_> {
             number("exclusiveMaximum").map(|bound| Term::Most(bound, true)),
             number("multipleOf").map(Term::MultipleOf),
         ];
-        lits.extend(terms.into_iter().flatten().map(|term| self.pool.intern(term)));
+        lits.extend(
+            terms
+                .into_iter()
+                .flatten()
+                .map(|term| self.pool.intern(term)),
+        );
     }
 
     pub(super) fn strings(&mut self, map: &Map<String, Value>, lits: &mut Vec<Lit>) {
@@ -40,8 +45,7 @@ impl Lowering<'_> {
         }
         if let Some(Value::String(format)) = map.get("format") {
             // A format that the validator does not know is a note to it, so it is one to us.
-            let known =
-                || jsonschema::options().is_known_format(self.dialect.engine(), format);
+            let known = || jsonschema::options().is_known_format(self.dialect.engine(), format);
             if self.options.formats == Formats::Assert && known() {
                 lits.push(self.pool.intern(Term::Format(format.as_str().into())));
             }
@@ -52,7 +56,9 @@ impl Lowering<'_> {
 /// A count: a whole number that is not negative, `3.0` included. One too large for any value that
 /// could exist is the largest.
 pub(super) fn count(map: &Map<String, Value>, key: &str) -> Option<u64> {
-    let Some(Value::Number(number)) = map.get(key) else { return None };
+    let Some(Value::Number(number)) = map.get(key) else {
+        return None;
+    };
     let value = exact::from_number(number)?;
     if !value.is_integer() || value < Exact::from_integer(0.into()) {
         return None;

@@ -30,13 +30,15 @@ impl Lowering<'_> {
             lits.push(self.pool.intern(Term::Names(names)));
         }
         for keyword in ["dependencies", "dependentRequired", "dependentSchemas"] {
-            self.dependencies(place, map, keyword, lits)?;
+            self.dependencies((place, keyword), map, lits)?;
         }
         Ok(())
     }
 
     fn required(&mut self, map: &Map<String, Value>, lits: &mut Vec<Lit>) {
-        let Some(Value::Array(names)) = map.get("required") else { return };
+        let Some(Value::Array(names)) = map.get("required") else {
+            return;
+        };
         let filled = |name: &str| {
             self.options.defaults_fill_required
                 && map
@@ -44,9 +46,16 @@ impl Lowering<'_> {
                     .and_then(|properties| properties.get(name))
                     .is_some_and(|schema| schema.get("default").is_some())
         };
-        let names: Vec<&str> =
-            names.iter().filter_map(Value::as_str).filter(|name| !filled(name)).collect();
-        lits.extend(names.into_iter().map(|name| self.pool.intern(Term::Required(name.into()))));
+        let names: Vec<&str> = names
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|name| !filled(name))
+            .collect();
+        lits.extend(
+            names
+                .into_iter()
+                .map(|name| self.pool.intern(Term::Required(name.into()))),
+        );
     }
 
     fn properties(
@@ -70,17 +79,29 @@ impl Lowering<'_> {
         if map.contains_key("additionalProperties") {
             let value = self.part(&pointer::child(place, "additionalProperties"))?;
             let (names, patterns) = (names.into_boxed_slice(), patterns.into_boxed_slice());
-            lits.push(self.pool.intern(Term::Rest { names, patterns, value }));
+            lits.push(self.pool.intern(Term::Rest {
+                names,
+                patterns,
+                value,
+            }));
         }
         Ok(())
     }
 
     /// The names and patterns that `properties` and `patternProperties` list, sorted.
     pub(super) fn declared(&mut self, map: &Map<String, Value>) -> (Vec<Box<str>>, Vec<PatternId>) {
-        let keys = |key: &str| map.get(key).and_then(Value::as_object).into_iter().flatten();
-        let mut names: Vec<Box<str>> = keys("properties").map(|(name, _)| name.as_str().into()).collect();
-        let mut patterns: Vec<PatternId> =
-            keys("patternProperties").map(|(text, _)| self.pool.pattern(text)).collect();
+        let keys = |key: &str| {
+            map.get(key)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+        };
+        let mut names: Vec<Box<str>> = keys("properties")
+            .map(|(name, _)| name.as_str().into())
+            .collect();
+        let mut patterns: Vec<PatternId> = keys("patternProperties")
+            .map(|(text, _)| self.pool.pattern(text))
+            .collect();
         names.sort_unstable();
         patterns.sort_unstable();
         (names, patterns)
@@ -88,12 +109,13 @@ impl Lowering<'_> {
 
     fn dependencies(
         &mut self,
-        place: &str,
+        (place, keyword): (&str, &str),
         map: &Map<String, Value>,
-        keyword: &str,
         lits: &mut Vec<Lit>,
     ) -> Result<(), LowerProblem> {
-        let Some(Value::Object(table)) = self.keyword(map, keyword) else { return Ok(()) };
+        let Some(Value::Object(table)) = self.keyword(map, keyword) else {
+            return Ok(());
+        };
         let at = pointer::child(place, keyword);
         for (name, dependency) in table {
             let present = self.present(name);
@@ -134,28 +156,60 @@ impl Lowering<'_> {
         let mut lits = vec![lit];
         for name in &self.options.absent_unless_declared {
             if !declared.names.contains(name.as_str()) {
-                lits.push(self.pool.intern(Term::Property(name.as_str().into(), Lit::FALSE)));
+                lits.push(
+                    self.pool
+                        .intern(Term::Property(name.as_str().into(), Lit::FALSE)),
+                );
             }
         }
         self.pool.all(lits)
     }
 
     fn declares(&self, place: &str, declared: &mut Declared) {
-        let Some(Value::Object(map)) = self.root.pointer(place) else { return };
+        let Some(Value::Object(map)) = self.root.pointer(place) else {
+            return;
+        };
         if !declared.seen.insert(place.to_owned()) {
             return;
         }
-        for key in ["properties", "dependencies", "dependentSchemas", "dependentRequired"] {
-            let names = map.get(key).and_then(Value::as_object).into_iter().flatten();
+        for key in [
+            "properties",
+            "dependencies",
+            "dependentSchemas",
+            "dependentRequired",
+        ] {
+            let names = map
+                .get(key)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
             declared.names.extend(names.map(|(name, _)| name.clone()));
         }
-        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
-        declared.names.extend(required.filter_map(Value::as_str).map(str::to_owned));
-        // A schema for the others, a pattern, or a listed value does say what may be there.
-        let says = |key: &str| map.get(key).is_some_and(|value| value != &Value::Bool(true));
-        declared.everything |= ["additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames", "enum", "const", "$dynamicRef", "$recursiveRef"]
+        let required = map
+            .get("required")
+            .and_then(Value::as_array)
             .into_iter()
-            .any(says);
+            .flatten();
+        declared
+            .names
+            .extend(required.filter_map(Value::as_str).map(str::to_owned));
+        // A schema for the others, a pattern, or a listed value does say what may be there.
+        let says = |key: &str| {
+            map.get(key)
+                .is_some_and(|value| value != &Value::Bool(true))
+        };
+        declared.everything |= [
+            "additionalProperties",
+            "unevaluatedProperties",
+            "patternProperties",
+            "propertyNames",
+            "enum",
+            "const",
+            "$dynamicRef",
+            "$recursiveRef",
+        ]
+        .into_iter()
+        .any(says);
         let mut below: Vec<String> = Vec::new();
         for key in ["not", "if", "then", "else"] {
             below.extend(map.contains_key(key).then(|| pointer::child(place, key)));
@@ -165,7 +219,11 @@ impl Lowering<'_> {
             below.extend((0..count).map(|index| format!("{place}/{key}/{index}")));
         }
         for key in ["dependencies", "dependentSchemas"] {
-            let names = map.get(key).and_then(Value::as_object).into_iter().flatten();
+            let names = map
+                .get(key)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
             let at = pointer::child(place, key);
             below.extend(names.map(|(name, _)| pointer::child(&at, name)));
         }

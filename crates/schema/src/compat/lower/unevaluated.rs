@@ -67,7 +67,10 @@ impl Lowering<'_> {
             }
             let value = self.part(&pointer::child(place, keyword))?;
             // Reading a branch may lead to another such keyword: it must not see our path.
-            let outer = (std::mem::replace(&mut self.case_items, items), std::mem::take(&mut self.case_path));
+            let outer = (
+                std::mem::replace(&mut self.case_items, items),
+                std::mem::take(&mut self.case_path),
+            );
             let cases = self.cases(place, map, Some(keyword))?;
             (self.case_items, self.case_path) = outer;
             let Some(cases) = cases else {
@@ -84,9 +87,16 @@ impl Lowering<'_> {
         let mut holds = Vec::with_capacity(cases.len());
         let mut fails = Vec::with_capacity(cases.len());
         for case in cases {
-            let rest = if items { self.rest_items(case, value) } else { self.rest_names(case, value) };
+            let rest = if items {
+                self.rest_items(case, value)
+            } else {
+                self.rest_names(case, value)
+            };
             holds.push(self.pool.all(case.holds.iter().copied().chain([rest])));
-            fails.push(self.pool.all(case.fails.iter().map(|lit| !*lit).chain([!rest])));
+            fails.push(
+                self.pool
+                    .all(case.fails.iter().map(|lit| !*lit).chain([!rest])),
+            );
         }
         let holds = self.pool.any(holds);
         let fails = self.pool.any(fails);
@@ -103,7 +113,11 @@ impl Lowering<'_> {
         let names: Vec<Box<str>> = case.names.iter().cloned().collect();
         let patterns: Vec<PatternId> = case.patterns.iter().copied().collect();
         let (names, patterns) = (names.into_boxed_slice(), patterns.into_boxed_slice());
-        self.pool.intern(Term::Rest { names, patterns, value })
+        self.pool.intern(Term::Rest {
+            names,
+            patterns,
+            value,
+        })
     }
 
     fn rest_items(&mut self, case: &Case, value: Lit) -> Lit {
@@ -145,7 +159,9 @@ impl Lowering<'_> {
             groups.push(self.conditional(place, map)?);
         }
         for keyword in ["dependentSchemas", "dependencies"] {
-            let Some(Value::Object(table)) = self.keyword(map, keyword) else { continue };
+            let Some(Value::Object(table)) = self.keyword(map, keyword) else {
+                continue;
+            };
             for (name, _) in table.iter().filter(|(_, schema)| !schema.is_array()) {
                 let at = pointer::child(&pointer::child(place, keyword), name);
                 let present = self.present(name);
@@ -155,7 +171,10 @@ impl Lowering<'_> {
         for group in groups {
             let Some(group) = group else { return Ok(None) };
             // Branches that evaluate nothing here make no difference, whether they hold or not.
-            if group.iter().all(|case| case.evaluates_nothing(self.case_items)) {
+            if group
+                .iter()
+                .all(|case| case.evaluates_nothing(self.case_items))
+            {
                 continue;
             }
             if cases.len() * group.len() > UNEVALUATED_CASES_MAX {
@@ -171,7 +190,9 @@ impl Lowering<'_> {
 
     fn cases_at(&mut self, place: &str) -> Result<Cases, LowerProblem> {
         if self.case_path.iter().any(|open| open == place) {
-            return Err(LowerProblem::Endless { pointer: place.to_owned() });
+            return Err(LowerProblem::Endless {
+                pointer: place.to_owned(),
+            });
         }
         self.visit(place)?;
         self.case_path.push(place.to_owned());
@@ -198,10 +219,16 @@ impl Lowering<'_> {
     }
 
     /// What the keywords of this schema itself evaluate.
-    fn own(&mut self, place: &str, map: &Map<String, Value>, except: Option<&str>) -> Result<Case, LowerProblem> {
+    fn own(
+        &mut self,
+        place: &str,
+        map: &Map<String, Value>,
+        except: Option<&str>,
+    ) -> Result<Case, LowerProblem> {
         let (names, patterns) = self.declared(map);
         let layout = self.item_layout(map);
-        let has = |key: &str| map.contains_key(key) && Some(key) != except && self.dialect.knows(key);
+        let has =
+            |key: &str| map.contains_key(key) && Some(key) != except && self.dialect.knows(key);
         let mut like = BTreeSet::new();
         let all_items = layout.rest.is_some() || has("unevaluatedItems");
         let all_properties = has("additionalProperties") || has("unevaluatedProperties");
@@ -228,20 +255,32 @@ impl Lowering<'_> {
 
     /// A branch that counts when `guard` holds.
     fn guarded(&mut self, place: &str, guard: Lit) -> Result<Cases, LowerProblem> {
-        let Some(mut cases) = self.cases_at(place)? else { return Ok(None) };
+        let Some(mut cases) = self.cases_at(place)? else {
+            return Ok(None);
+        };
         for case in &mut cases {
             case.holds.push(guard);
         }
-        cases.push(Case { fails: vec![guard], ..Case::default() });
+        cases.push(Case {
+            fails: vec![guard],
+            ..Case::default()
+        });
         Ok(Some(cases))
     }
 
     fn exactly_one(&mut self, place: &str, count: usize) -> Result<Cases, LowerProblem> {
-        let places: Vec<String> = (0..count).map(|index| format!("{place}/oneOf/{index}")).collect();
-        let lits: Vec<Lit> = places.iter().map(|at| self.place(at)).collect::<Result<_, _>>()?;
+        let places: Vec<String> = (0..count)
+            .map(|index| format!("{place}/oneOf/{index}"))
+            .collect();
+        let lits: Vec<Lit> = places
+            .iter()
+            .map(|at| self.place(at))
+            .collect::<Result<_, _>>()?;
         let mut all = Vec::new();
         for (index, (at, lit)) in places.iter().zip(&lits).enumerate() {
-            let Some(mut cases) = self.cases_at(at)? else { return Ok(None) };
+            let Some(mut cases) = self.cases_at(at)? else {
+                return Ok(None);
+            };
             for case in &mut cases {
                 case.holds.push(*lit);
                 let others = lits.iter().enumerate().filter(|(other, _)| *other != index);
@@ -252,14 +291,31 @@ impl Lowering<'_> {
         Ok(Some(all))
     }
 
-    fn conditional(&mut self, place: &str, map: &Map<String, Value>) -> Result<Cases, LowerProblem> {
+    fn conditional(
+        &mut self,
+        place: &str,
+        map: &Map<String, Value>,
+    ) -> Result<Cases, LowerProblem> {
         let at = pointer::child(place, "if");
         let condition = self.place(&at)?;
         let mut all = Vec::new();
-        let yes = if map.contains_key("then") { self.cases_at(&pointer::child(place, "then"))? } else { Some(vec![Case::default()]) };
-        let no = if map.contains_key("else") { self.cases_at(&pointer::child(place, "else"))? } else { Some(vec![Case::default()]) };
-        let (Some(tested), Some(yes), Some(no)) = (self.cases_at(&at)?, yes, no) else { return Ok(None) };
-        for (first, second) in tested.iter().flat_map(|case| yes.iter().map(move |then| (case, then))) {
+        let yes = if map.contains_key("then") {
+            self.cases_at(&pointer::child(place, "then"))?
+        } else {
+            Some(vec![Case::default()])
+        };
+        let no = if map.contains_key("else") {
+            self.cases_at(&pointer::child(place, "else"))?
+        } else {
+            Some(vec![Case::default()])
+        };
+        let (Some(tested), Some(yes), Some(no)) = (self.cases_at(&at)?, yes, no) else {
+            return Ok(None);
+        };
+        for (first, second) in tested
+            .iter()
+            .flat_map(|case| yes.iter().map(move |then| (case, then)))
+        {
             let mut case = first.clone().merge(second);
             case.holds.push(condition);
             case.fails.push(!condition);

@@ -109,6 +109,9 @@ pub(crate) fn property(name: &str, negated: bool) -> Option<Class> {
     else {
         return None;
     };
-    let ranges = class.iter().map(|range| (range.start() as u32, range.end() as u32)).collect();
+    let ranges = class
+        .iter()
+        .map(|range| (range.start() as u32, range.end() as u32))
+        .collect();
     Some(Class::new(ranges))
 }

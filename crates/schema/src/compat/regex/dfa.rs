@@ -80,7 +80,10 @@ impl Dfa {
                 });
                 push_arrow(&mut arrows, range, to);
             }
-            rows.push(Row { accept: self.accepts(left) && (other.accepts(right) != negative), arrows });
+            rows.push(Row {
+                accept: self.accepts(left) && (other.accepts(right) != negative),
+                arrows,
+            });
             if rows.len() > STATES_MAX {
                 return Err(PatternProblem::TooLarge);
             }
@@ -152,7 +155,10 @@ pub(crate) fn determinize(nfa: &Nfa, entry: StateId, place: Place) -> Result<Dfa
 }
 
 fn accepts(nfa: &Nfa, id: StateId) -> bool {
-    matches!(nfa.state(id), Some(State::Match | State::Row { accept: true, .. }))
+    matches!(
+        nfa.state(id),
+        Some(State::Match | State::Row { accept: true, .. })
+    )
 }
 
 /// All states reachable without reading. Sorted. A set that has matched is only the match:
@@ -193,8 +199,10 @@ fn steps(nfa: &Nfa, set: &[StateId]) -> Vec<(Range, Vec<StateId>)> {
         }
     }
     let mut opens: Vec<(u32, StateId)> = edges.iter().map(|((low, _), to)| (*low, *to)).collect();
-    let mut closes: Vec<(u32, StateId)> =
-        edges.iter().map(|((_, high), to)| (*high + 1, *to)).collect();
+    let mut closes: Vec<(u32, StateId)> = edges
+        .iter()
+        .map(|((_, high), to)| (*high + 1, *to))
+        .collect();
     opens.sort_unstable();
     closes.sort_unstable();
     sweep(&opens, &closes)
@@ -203,7 +211,12 @@ fn steps(nfa: &Nfa, set: &[StateId]) -> Vec<(Range, Vec<StateId>)> {
 /// Sweeps over the characters, keeping the multiset of open edges.
 fn sweep(opens: &[(u32, StateId)], closes: &[(u32, StateId)]) -> Vec<(Range, Vec<StateId>)> {
     let mut cuts: Vec<u32> = opens.iter().chain(closes).map(|(at, _)| *at).collect();
-    cuts.extend(Class::any().ranges().iter().flat_map(|(low, high)| [*low, *high + 1]));
+    cuts.extend(
+        Class::any()
+            .ranges()
+            .iter()
+            .flat_map(|(low, high)| [*low, *high + 1]),
+    );
     cuts.sort_unstable();
     cuts.dedup();
     let mut open: HashMap<StateId, usize> = HashMap::new();

@@ -4,10 +4,10 @@
 //! what makes lookaheads plain: at the place of one, the strings that may follow are a language
 //! of their own, and the lookahead is an intersection with it.
 
+use super::PatternProblem;
 use super::class::{Class, Range};
 use super::dfa::{self, Dfa};
 use super::parse::Ast;
-use super::PatternProblem;
 
 /// Index of a state.
 pub(crate) type StateId = usize;
@@ -27,7 +27,10 @@ pub(crate) enum State {
     /// Goes on at the end of the string only.
     End(StateId),
     /// A state of an automaton that was put in whole: it reads to the end of the string.
-    Row { arrows: Vec<(Range, StateId)>, accept: bool },
+    Row {
+        arrows: Vec<(Range, StateId)>,
+        accept: bool,
+    },
     /// Found: whatever follows is accepted.
     Match,
 }
@@ -78,9 +81,10 @@ impl Nfa {
             Ast::Class(class) => self.push(State::Read(class.clone(), next)),
             Ast::Start => self.push(State::Start(next)),
             Ast::End => self.push(State::End(next)),
-            Ast::Concat(parts) => {
-                parts.iter().rev().try_fold(next, |next, part| self.build(part, next, known))
-            }
+            Ast::Concat(parts) => parts
+                .iter()
+                .rev()
+                .try_fold(next, |next, part| self.build(part, next, known)),
             Ast::Alternate(branches) => {
                 let mut entry = None;
                 for branch in branches.iter().rev() {
@@ -126,7 +130,12 @@ impl Nfa {
     }
 
     /// The strings that may follow here, and in which the lookahead is found (or is not).
-    fn look(&mut self, node: &Ast, negative: bool, next: StateId) -> Result<StateId, PatternProblem> {
+    fn look(
+        &mut self,
+        node: &Ast,
+        negative: bool,
+        next: StateId,
+    ) -> Result<StateId, PatternProblem> {
         let rest = dfa::determinize(self, next, dfa::Place::Unknown)?;
         let found = self.push(State::Match)?;
         let ahead = self.build(node, found, true)?;
@@ -138,8 +147,15 @@ impl Nfa {
     fn embed(&mut self, dfa: &Dfa) -> Result<StateId, PatternProblem> {
         let first = self.states.len();
         for index in 0..dfa.len() {
-            let arrows = dfa.arrows(index).iter().map(|&(range, to)| (range, first + to)).collect();
-            self.push(State::Row { arrows, accept: dfa.accepts(index) })?;
+            let arrows = dfa
+                .arrows(index)
+                .iter()
+                .map(|&(range, to)| (range, first + to))
+                .collect();
+            self.push(State::Row {
+                arrows,
+                accept: dfa.accepts(index),
+            })?;
         }
         Ok(first)
     }

@@ -21,10 +21,17 @@ pub(crate) enum Ast {
     Class(Class),
     Concat(Vec<Ast>),
     Alternate(Vec<Ast>),
-    Repeat { node: Box<Ast>, min: u32, max: Option<u32> },
+    Repeat {
+        node: Box<Ast>,
+        min: u32,
+        max: Option<u32>,
+    },
     Start,
     End,
-    Look { negative: bool, node: Box<Ast> },
+    Look {
+        negative: bool,
+        node: Box<Ast>,
+    },
 }
 
 /// Nesting of groups that is followed; deeper ones are refused before they exhaust the stack.
@@ -32,7 +39,12 @@ const DEPTH_MAX: usize = 64;
 
 /// Parses a pattern.
 pub(crate) fn parse(pattern: &str, flavor: Flavor) -> Result<Ast, PatternProblem> {
-    let mut parser = Parser { rest: pattern.chars().collect(), at: 0, flavor, depth: 0 };
+    let mut parser = Parser {
+        rest: pattern.chars().collect(),
+        at: 0,
+        flavor,
+        depth: 0,
+    };
     let ast = parser.alternation()?;
     if parser.peek().is_some() {
         return Err(PatternProblem::Syntax);
@@ -67,7 +79,10 @@ impl Parser {
     }
 
     fn eat_all(&mut self, text: &str) -> bool {
-        let hit = text.chars().enumerate().all(|(i, c)| self.rest.get(self.at + i) == Some(&c));
+        let hit = text
+            .chars()
+            .enumerate()
+            .all(|(i, c)| self.rest.get(self.at + i) == Some(&c));
         if hit {
             self.at += text.chars().count();
         }
@@ -122,7 +137,11 @@ impl Parser {
         if assertion || max.is_some_and(|max| max < min) {
             return Err(PatternProblem::Syntax);
         }
-        Ok(Ast::Repeat { node: Box::new(atom), min, max })
+        Ok(Ast::Repeat {
+            node: Box::new(atom),
+            min,
+            max,
+        })
     }
 
     /// `{n}`, `{n,}`, `{n,m}`; anything else in braces is refused, as with the `u` flag.
@@ -136,7 +155,11 @@ impl Parser {
         } else {
             Some(self.decimal().ok_or(PatternProblem::Syntax)?)
         };
-        if self.peek() == Some('}') { Ok((min, max)) } else { Err(PatternProblem::Syntax) }
+        if self.peek() == Some('}') {
+            Ok((min, max))
+        } else {
+            Err(PatternProblem::Syntax)
+        }
     }
 
     fn decimal(&mut self) -> Option<u32> {
@@ -150,7 +173,9 @@ impl Parser {
     }
 
     fn atom(&mut self) -> Result<Ast, PatternProblem> {
-        let Some(c) = self.next() else { return Ok(Ast::Empty) };
+        let Some(c) = self.next() else {
+            return Ok(Ast::Empty);
+        };
         match c {
             '^' => Ok(Ast::Start),
             '$' => Ok(Ast::End),
@@ -190,7 +215,10 @@ impl Parser {
             return Err(PatternProblem::Syntax);
         }
         Ok(match look {
-            Some(negative) => Ast::Look { negative, node: Box::new(inner) },
+            Some(negative) => Ast::Look {
+                negative,
+                node: Box::new(inner),
+            },
             // A group of one assertion must not take a quantifier for the assertion's own.
             None => Ast::Concat(vec![inner]),
         })
@@ -265,8 +293,14 @@ impl Parser {
         if self.eat('{') {
             let mut value: u32 = 0;
             while !self.eat('}') {
-                let digit = self.next().and_then(|c| c.to_digit(16)).ok_or(PatternProblem::Syntax)?;
-                value = value.checked_mul(16).and_then(|v| v.checked_add(digit)).ok_or(PatternProblem::Syntax)?;
+                let digit = self
+                    .next()
+                    .and_then(|c| c.to_digit(16))
+                    .ok_or(PatternProblem::Syntax)?;
+                value = value
+                    .checked_mul(16)
+                    .and_then(|v| v.checked_add(digit))
+                    .ok_or(PatternProblem::Syntax)?;
             }
             let c = char::from_u32(value).ok_or(PatternProblem::Syntax)?;
             return Ok(Class::single(c));
@@ -292,8 +326,8 @@ impl Parser {
                 break;
             }
             let low = self.bracket_atom()?;
-            let dash = self.peek() == Some('-')
-                && self.rest.get(self.at + 1).is_some_and(|&c| c != ']');
+            let dash =
+                self.peek() == Some('-') && self.rest.get(self.at + 1).is_some_and(|&c| c != ']');
             if !dash {
                 ranges.extend_from_slice(low.ranges());
                 continue;

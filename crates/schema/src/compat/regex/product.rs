@@ -25,8 +25,10 @@ pub(crate) fn product(parts: &[(Arc<Dfa>, bool)]) -> Option<Product> {
     let mut rows: Vec<(bool, Vec<(Range, usize)>)> = Vec::new();
     let mut arrow_count = 0;
     while let Some(states) = order.get(rows.len()).cloned() {
-        let accept =
-            parts.iter().zip(&states).all(|((dfa, wanted), state)| dfa.accepts(*state) == *wanted);
+        let accept = parts
+            .iter()
+            .zip(&states)
+            .all(|((dfa, wanted), state)| dfa.accepts(*state) == *wanted);
         let mut arrows = Vec::new();
         for (range, targets) in joint_steps(parts, &states) {
             let next = seen.len();
@@ -49,11 +51,17 @@ pub(crate) fn product(parts: &[(Arc<Dfa>, bool)]) -> Option<Product> {
 
 fn joint_steps(parts: &[(Arc<Dfa>, bool)], states: &[usize]) -> Vec<(Range, Vec<usize>)> {
     let any = Class::any();
-    let mut joint: Vec<(Range, Vec<usize>)> =
-        any.ranges().iter().map(|range| (*range, Vec::new())).collect();
+    let mut joint: Vec<(Range, Vec<usize>)> = any
+        .ranges()
+        .iter()
+        .map(|range| (*range, Vec::new()))
+        .collect();
     for ((dfa, _), state) in parts.iter().zip(states) {
-        let indexed: Vec<(Range, usize)> =
-            joint.iter().enumerate().map(|(index, (range, _))| (*range, index)).collect();
+        let indexed: Vec<(Range, usize)> = joint
+            .iter()
+            .enumerate()
+            .map(|(index, (range, _))| (*range, index))
+            .collect();
         let merged = dfa::overlay(&indexed, dfa.arrows(*state));
         joint = merged
             .into_iter()
@@ -84,8 +92,12 @@ impl Product {
             }
         }
         let mut live: Vec<bool> = self.rows.iter().map(|(accept, _)| *accept).collect();
-        let mut stack: Vec<usize> =
-            live.iter().enumerate().filter(|(_, live)| **live).map(|(index, _)| index).collect();
+        let mut stack: Vec<usize> = live
+            .iter()
+            .enumerate()
+            .filter(|(_, live)| **live)
+            .map(|(index, _)| index)
+            .collect();
         while let Some(state) = stack.pop() {
             for &from in sources.get(state).map_or(&[][..], Vec::as_slice) {
                 if let Some(flag) = live.get_mut(from).filter(|flag| !**flag) {

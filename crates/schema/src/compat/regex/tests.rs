@@ -89,5 +89,8 @@ fn words_respect_lengths_and_say_when_there_are_no_more() {
     let single = Arc::new(compile("^abc$", Flavor::Ecma).unwrap());
     let product = product::product(&[(single, true)]).unwrap();
     let words = words::words(&product, 0, None, 5).unwrap();
-    assert_eq!((words.found, words.complete), (vec!["abc".to_owned()], true));
+    assert_eq!(
+        (words.found, words.complete),
+        (vec!["abc".to_owned()], true)
+    );
 }

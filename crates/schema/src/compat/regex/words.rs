@@ -22,12 +22,20 @@ pub(crate) struct Words {
 /// were met before the question was answered.
 pub(crate) fn words(product: &Product, min: u64, max: Option<u64>, wanted: usize) -> Option<Words> {
     let states = product.rows.len() as u64;
-    let mut search = Search { product, reach: Vec::new(), found: Vec::new(), wanted };
+    let mut search = Search {
+        product,
+        reach: Vec::new(),
+        found: Vec::new(),
+        wanted,
+    };
     let mut length = 0;
     let mut barren = 0;
     loop {
         if max.is_some_and(|max| length > max) || barren > states {
-            return Some(Words { found: search.found, complete: true });
+            return Some(Words {
+                found: search.found,
+                complete: true,
+            });
         }
         if length > LENGTH_MAX || (length + 1) * states > CELLS_MAX {
             return None;
@@ -41,10 +49,16 @@ pub(crate) fn words(product: &Product, min: u64, max: Option<u64>, wanted: usize
                 search.spell(0, usize::try_from(length).ok()?, &mut String::new());
             }
             if search.found.len() >= wanted {
-                return Some(Words { found: search.found, complete: false });
+                return Some(Words {
+                    found: search.found,
+                    complete: false,
+                });
             }
         } else if search.is_dead() {
-            return Some(Words { found: search.found, complete: true });
+            return Some(Words {
+                found: search.found,
+                complete: true,
+            });
         }
         length += 1;
     }
@@ -62,7 +76,12 @@ impl Search<'_> {
     /// Adds the table row for the next length; says whether the start state is in it.
     fn extend(&mut self) -> bool {
         let row: Vec<bool> = match self.reach.last() {
-            None => self.product.rows.iter().map(|(accept, _)| *accept).collect(),
+            None => self
+                .product
+                .rows
+                .iter()
+                .map(|(accept, _)| *accept)
+                .collect(),
             Some(last) => self
                 .product
                 .rows
@@ -76,7 +95,9 @@ impl Search<'_> {
     }
 
     fn is_dead(&self) -> bool {
-        self.reach.last().is_some_and(|row| !row.iter().any(|reached| *reached))
+        self.reach
+            .last()
+            .is_some_and(|row| !row.iter().any(|reached| *reached))
     }
 
     fn spell(&mut self, mut state: usize, mut left: usize, word: &mut String) {
@@ -85,7 +106,9 @@ impl Search<'_> {
         while left > 0 {
             let only_one = self.wanted == self.found.len() + 1;
             let mut ways = self.ways(state, left);
-            let Some(&((low, high), to)) = ways.first() else { break };
+            let Some(&((low, high), to)) = ways.first() else {
+                break;
+            };
             if only_one || (ways.len() == 1 && low == high) {
                 word.extend(pleasant((low, high), 1));
                 state = to;
@@ -121,9 +144,16 @@ impl Search<'_> {
         let Some(next) = left.checked_sub(1).and_then(|left| self.reach.get(left)) else {
             return Vec::new();
         };
-        let arrows = self.product.rows.get(state).map_or(&[][..], |(_, arrows)| arrows);
-        let mut ways: Vec<(Range, usize)> =
-            arrows.iter().filter(|(_, to)| next.get(*to) == Some(&true)).copied().collect();
+        let arrows = self
+            .product
+            .rows
+            .get(state)
+            .map_or(&[][..], |(_, arrows)| arrows);
+        let mut ways: Vec<(Range, usize)> = arrows
+            .iter()
+            .filter(|(_, to)| next.get(*to) == Some(&true))
+            .copied()
+            .collect();
         ways.sort_by_key(|(range, _)| unpleasantness(*range));
         ways
     }

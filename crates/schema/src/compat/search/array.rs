@@ -99,10 +99,20 @@ impl Arrays {
             }
             (Term::ItemsFrom(from, item), false) => self.from.push((*from, *item)),
             (Term::ItemsFrom(from, item), true) => {
-                self.counters.push(Counter { from: *from, like: !*item, min: 1, max: None });
+                self.counters.push(Counter {
+                    from: *from,
+                    like: !*item,
+                    min: 1,
+                    max: None,
+                });
             }
             (Term::Contains { like, min, max }, _) => {
-                self.counters.push(Counter { from: 0, like: *like, min: *min, max: *max });
+                self.counters.push(Counter {
+                    from: 0,
+                    like: *like,
+                    min: *min,
+                    max: *max,
+                });
             }
             (Term::Unique, negated) => self.unique = Some(!negated),
             _ => {}
@@ -118,7 +128,11 @@ impl Arrays {
 
     fn is_done(&self, progress: &Progress) -> bool {
         let length = progress.items.len() as u64;
-        let met = self.counters.iter().zip(&progress.counts).all(|(c, count)| *count >= c.min);
+        let met = self
+            .counters
+            .iter()
+            .zip(&progress.counts)
+            .all(|(c, count)| *count >= c.min);
         met && length >= self.min && self.twins.is_none_or(|(_, second)| length > second)
     }
 }
@@ -132,7 +146,10 @@ impl Search<'_> {
         if arrays.tail > POSITIONS_MAX || arrays.counters.len() > COUNTERS_MAX {
             return Outcome::unknown("an array with too many positions or counts");
         }
-        let start = Progress { items: Vec::new(), counts: vec![0; arrays.counters.len()] };
+        let start = Progress {
+            items: Vec::new(),
+            counts: vec![0; arrays.counters.len()],
+        };
         if arrays.unique != Some(false) {
             return self.lay(&arrays, start, &mut HashSet::new());
         }
@@ -151,7 +168,12 @@ impl Search<'_> {
     }
 
     /// Lays down items from here on. `failed` holds positions and counts that led nowhere.
-    fn lay(&mut self, arrays: &Arrays, progress: Progress, failed: &mut HashSet<(u64, Vec<u64>)>) -> Outcome {
+    fn lay(
+        &mut self,
+        arrays: &Arrays,
+        progress: Progress,
+        failed: &mut HashSet<(u64, Vec<u64>)>,
+    ) -> Outcome {
         if arrays.is_done(&progress) {
             return self.finish_array(arrays, &progress);
         }
@@ -197,7 +219,11 @@ impl Search<'_> {
     /// When only length is missing and all further positions are alike, one item does for all.
     fn repeat_last(&mut self, arrays: &Arrays, progress: &Progress) -> Option<Outcome> {
         let at = progress.items.len() as u64;
-        let met = arrays.counters.iter().zip(&progress.counts).all(|(c, count)| *count >= c.min);
+        let met = arrays
+            .counters
+            .iter()
+            .zip(&progress.counts)
+            .all(|(c, count)| *count >= c.min);
         if !met || at < arrays.tail {
             return None;
         }
@@ -205,24 +231,49 @@ impl Search<'_> {
             return Some(Outcome::unknown("an array longer than is written out"));
         }
         let mut state = arrays.settled(at);
-        state.extend(arrays.counters.iter().filter(|c| c.max.is_some()).map(|c| !c.like));
-        let Outcome::Found(value) = self.decide(state) else { return None };
-        let mut items: Vec<Value> = progress.items.iter().map(|laid| Value::clone(&laid.value)).collect();
-        items.resize(usize::try_from(arrays.min).unwrap_or(0).max(items.len()), Value::clone(&value));
+        state.extend(
+            arrays
+                .counters
+                .iter()
+                .filter(|c| c.max.is_some())
+                .map(|c| !c.like),
+        );
+        let Outcome::Found(value) = self.decide(state) else {
+            return None;
+        };
+        let mut items: Vec<Value> = progress
+            .items
+            .iter()
+            .map(|laid| Value::clone(&laid.value))
+            .collect();
+        items.resize(
+            usize::try_from(arrays.min).unwrap_or(0).max(items.len()),
+            Value::clone(&value),
+        );
         Some(Outcome::found(Value::Array(items)))
     }
 
     /// All items that can be laid down at a position, by the counters they take part in; those
     /// that serve most counters first.
-    fn ways(&mut self, arrays: &Arrays, progress: &Progress, at: u64) -> Vec<Result<Laid, Outcome>> {
-        if let Some((first, second)) = arrays.twins {
-            if at == second {
-                let twin = usize::try_from(first).ok().and_then(|first| progress.items.get(first));
-                let fits = twin.filter(|twin| arrays.allows(&progress.counts, at, twin.part));
-                return fits.cloned().map(Ok).into_iter().collect();
-            }
+    fn ways(
+        &mut self,
+        arrays: &Arrays,
+        progress: &Progress,
+        at: u64,
+    ) -> Vec<Result<Laid, Outcome>> {
+        if let Some((first, second)) = arrays.twins
+            && at == second
+        {
+            let twin = usize::try_from(first)
+                .ok()
+                .and_then(|first| progress.items.get(first));
+            let fits = twin.filter(|twin| arrays.allows(&progress.counts, at, twin.part));
+            return fits.cloned().map(Ok).into_iter().collect();
         }
-        let also = arrays.twins.filter(|(first, _)| *first == at).map(|(_, second)| second);
+        let also = arrays
+            .twins
+            .filter(|(first, _)| *first == at)
+            .map(|(_, second)| second);
         let mut settled = arrays.settled(at);
         settled.extend(also.into_iter().flat_map(|also| arrays.settled(also)));
         // Past every position that differs and every length that is needed, an item that no
@@ -256,7 +307,11 @@ impl Search<'_> {
 
     fn finish_array(&mut self, arrays: &Arrays, progress: &Progress) -> Outcome {
         if arrays.unique != Some(true) {
-            let items = progress.items.iter().map(|laid| Value::clone(&laid.value)).collect();
+            let items = progress
+                .items
+                .iter()
+                .map(|laid| Value::clone(&laid.value))
+                .collect();
             return Outcome::found(Value::Array(items));
         }
         self.all_different(progress)
@@ -298,27 +353,38 @@ impl Arrays {
 
     /// Whether no upper bound is passed.
     fn allows(&self, counts: &[u64], at: u64, part: u32) -> bool {
-        self.counters.iter().zip(counts).enumerate().all(|(index, (counter, count))| {
-            part & (1 << index) == 0
-                || counter.from > at
-                || counter.max.is_none_or(|max| *count < max)
-        })
+        self.counters
+            .iter()
+            .zip(counts)
+            .enumerate()
+            .all(|(index, (counter, count))| {
+                part & (1 << index) == 0
+                    || counter.from > at
+                    || counter.max.is_none_or(|max| *count < max)
+            })
     }
 
     /// Whether some counter that is not satisfied yet counts.
     fn is_progress(&self, progress: &Progress, part: u32) -> bool {
-        self.counters.iter().zip(&progress.counts).enumerate().any(|(index, (counter, count))| {
-            part & (1 << index) != 0 && *count < counter.min
-        })
+        self.counters
+            .iter()
+            .zip(&progress.counts)
+            .enumerate()
+            .any(|(index, (counter, count))| part & (1 << index) != 0 && *count < counter.min)
     }
 
     /// Whether taking part in these counters is allowed, and is not idle: without an upper bound
     /// there is no reason to count more than is needed.
     fn is_sensible(&self, progress: &Progress, part: u32, (at, also): (u64, Option<u64>)) -> bool {
-        let idle = self.counters.iter().zip(&progress.counts).enumerate().any(|(index, (c, count))| {
-            let concerned = c.from <= at || also.is_some_and(|also| c.from <= also);
-            part & (1 << index) != 0 && (!concerned || (c.max.is_none() && *count >= c.min))
-        });
+        let idle =
+            self.counters
+                .iter()
+                .zip(&progress.counts)
+                .enumerate()
+                .any(|(index, (c, count))| {
+                    let concerned = c.from <= at || also.is_some_and(|also| c.from <= also);
+                    part & (1 << index) != 0 && (!concerned || (c.max.is_none() && *count >= c.min))
+                });
         !idle && self.allows(&progress.counts, at, part)
     }
 }
@@ -332,7 +398,12 @@ fn matching(options: &[Rc<Vec<Rc<Value>>>]) -> Option<Vec<Value>> {
         }
     }
     taken.sort_by_key(|(_, position)| *position);
-    Some(taken.into_iter().map(|(value, _)| Value::clone(&value)).collect())
+    Some(
+        taken
+            .into_iter()
+            .map(|(value, _)| Value::clone(&value))
+            .collect(),
+    )
 }
 
 fn augment(
@@ -341,7 +412,9 @@ fn augment(
     taken: &mut Vec<(Rc<Value>, usize)>,
     visited: &mut Vec<Rc<Value>>,
 ) -> bool {
-    let Some(values) = options.get(position) else { return false };
+    let Some(values) = options.get(position) else {
+        return false;
+    };
     for value in values.iter() {
         if visited.iter().any(|seen| same(seen, value)) {
             continue;
@@ -353,12 +426,14 @@ fn augment(
                 return true;
             }
             Some(at) => {
-                let Some(owner) = taken.get(at).map(|(_, owner)| *owner) else { continue };
-                if augment(options, owner, taken, visited) {
-                    if let Some(entry) = taken.iter_mut().find(|(other, _)| same(other, value)) {
-                        entry.1 = position;
-                        return true;
-                    }
+                let Some(owner) = taken.get(at).map(|(_, owner)| *owner) else {
+                    continue;
+                };
+                if augment(options, owner, taken, visited)
+                    && let Some(entry) = taken.iter_mut().find(|(other, _)| same(other, value))
+                {
+                    entry.1 = position;
+                    return true;
                 }
             }
         }

@@ -37,7 +37,12 @@ pub(super) struct Branch {
 
 impl Branch {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, facts: Vec::new(), choices: Vec::new(), checked: 0 }
+        Self {
+            kind,
+            facts: Vec::new(),
+            choices: Vec::new(),
+            checked: 0,
+        }
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -75,7 +80,9 @@ impl Search<'_> {
                 Term::True => !negated,
                 Term::Kinds(kinds) => kinds.has(branch.kind) != negated,
                 Term::All(parts) if negated => {
-                    branch.choices.push(Choice::Any(parts.iter().map(|part| !*part).collect()));
+                    branch
+                        .choices
+                        .push(Choice::Any(parts.iter().map(|part| !*part).collect()));
                     true
                 }
                 Term::All(parts) => {
@@ -83,7 +90,9 @@ impl Search<'_> {
                     true
                 }
                 Term::One(parts) => {
-                    branch.choices.push(Choice::One(parts.iter().copied().collect(), negated));
+                    branch
+                        .choices
+                        .push(Choice::One(parts.iter().copied().collect(), negated));
                     true
                 }
                 Term::Link(link) => {
@@ -120,10 +129,18 @@ impl Search<'_> {
 
     /// Too few, or too many.
     fn miscounted(&mut self, like: Lit, min: u64, max: Option<u64>) -> Choice {
-        let few = min.checked_sub(1).map(|most| Term::Contains { like, min: 0, max: Some(most) });
+        let few = min.checked_sub(1).map(|most| Term::Contains {
+            like,
+            min: 0,
+            max: Some(most),
+        });
         let many = max
             .and_then(|max| max.checked_add(1))
-            .map(|least| Term::Contains { like, min: least, max: None });
+            .map(|least| Term::Contains {
+                like,
+                min: least,
+                max: None,
+            });
         let ways = [few, many].into_iter().flatten();
         Choice::Any(ways.map(|term| self.pool.intern(term)).collect())
     }
@@ -136,7 +153,8 @@ impl Search<'_> {
         if !self.simplify(&mut branch) {
             return Outcome::Empty;
         }
-        let Some(at) = (0..branch.choices.len()).min_by_key(|at| branch.choices.get(*at).map(Choice::rank))
+        let Some(at) =
+            (0..branch.choices.len()).min_by_key(|at| branch.choices.get(*at).map(Choice::rank))
         else {
             return self.theory(&branch);
         };
@@ -155,7 +173,9 @@ impl Search<'_> {
             Choice::One(options, false) => {
                 let ways = (0..options.len()).map(|chosen| {
                     let others = options.iter().enumerate();
-                    others.map(|(at, lit)| if at == chosen { *lit } else { !*lit }).collect()
+                    others
+                        .map(|(at, lit)| if at == chosen { *lit } else { !*lit })
+                        .collect()
                 });
                 self.try_each(&branch, ways)
             }
@@ -182,15 +202,21 @@ impl Search<'_> {
 
     /// Not exactly one: none, or some two.
     fn none_or_two(&mut self, branch: &Branch, options: &[Lit]) -> Outcome {
-        let possible: Vec<Lit> =
-            options.iter().copied().filter(|lit| self.is_possible(branch, *lit)).collect();
+        let possible: Vec<Lit> = options
+            .iter()
+            .copied()
+            .filter(|lit| self.is_possible(branch, *lit))
+            .collect();
         let none: Vec<Lit> = options.iter().map(|lit| !*lit).collect();
         let outcome = self.try_each(branch, std::iter::once(none));
         if matches!(outcome, Outcome::Found(_)) {
             return outcome;
         }
         let pairs = possible.iter().enumerate().flat_map(|(at, first)| {
-            possible.iter().skip(at + 1).map(|second| vec![*first, *second])
+            possible
+                .iter()
+                .skip(at + 1)
+                .map(|second| vec![*first, *second])
         });
         outcome.or(self.try_each(branch, pairs.collect::<Vec<_>>().into_iter()))
     }
@@ -208,7 +234,9 @@ impl Search<'_> {
         let mut allowed: Option<Vec<Scalar>> = None;
         let mut excluded = Vec::new();
         for lit in facts {
-            let Term::Scalars(values) = self.pool.term(*lit) else { continue };
+            let Term::Scalars(values) = self.pool.term(*lit) else {
+                continue;
+            };
             if lit.negated() {
                 excluded.extend(values.iter().cloned());
                 continue;

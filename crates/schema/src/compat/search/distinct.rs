@@ -26,7 +26,10 @@ impl Search<'_> {
         while found.len() < wanted {
             if found.len() >= DISTINCT_VALUES_MAX {
                 let doubt = "more different values than are listed";
-                return Distinct { found, doubt: Some(doubt.into()) };
+                return Distinct {
+                    found,
+                    doubt: Some(doubt.into()),
+                };
             }
             let mut lits = state.to_vec();
             if !scalars.is_empty() {
@@ -42,7 +45,12 @@ impl Search<'_> {
                     found.push(value);
                 }
                 Outcome::Empty => break,
-                Outcome::Unknown(doubt) => return Distinct { found, doubt: Some(doubt) },
+                Outcome::Unknown(doubt) => {
+                    return Distinct {
+                        found,
+                        doubt: Some(doubt),
+                    };
+                }
             }
         }
         Distinct { found, doubt: None }

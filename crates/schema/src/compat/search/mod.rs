@@ -105,7 +105,11 @@ pub(crate) struct Search<'a> {
 pub(crate) const BUDGET: &str = "a combination of choices larger than the step budget";
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(pool: &'a mut Pool, flavor: Flavor, dialect: crate::dialect::Dialect) -> Self {
+    pub(crate) fn new(
+        pool: &'a mut Pool,
+        flavor: Flavor,
+        dialect: crate::dialect::Dialect,
+    ) -> Self {
         Self {
             pool,
             flavor,
@@ -136,7 +140,9 @@ impl<'a> Search<'a> {
 
     /// Decides a state.
     pub(crate) fn decide(&mut self, lits: impl IntoIterator<Item = Lit>) -> Outcome {
-        let Some(state) = self.normal(lits) else { return Outcome::Empty };
+        let Some(state) = self.normal(lits) else {
+            return Outcome::Empty;
+        };
         self.spend(state.len());
         if let Some(known) = self.decided.get(&state) {
             let outcome = known.outcome.clone();
@@ -154,7 +160,10 @@ impl<'a> Search<'a> {
         }
         let depth = self.frames.len();
         self.open.insert(state.clone(), depth);
-        self.frames.push(Frame { lowest: usize::MAX, provisional: Vec::new() });
+        self.frames.push(Frame {
+            lowest: usize::MAX,
+            provisional: Vec::new(),
+        });
         let outcome = self.by_kind(&state);
         self.open.remove(&state);
         self.close(state, depth, &outcome);
@@ -163,9 +172,14 @@ impl<'a> Search<'a> {
 
     /// Whether a state is surely empty: proven without resting on an open state.
     fn surely_empty(&mut self, lits: impl IntoIterator<Item = Lit>) -> bool {
-        let Some(state) = self.normal(lits) else { return true };
+        let Some(state) = self.normal(lits) else {
+            return true;
+        };
         self.decide(state.iter().copied()).is_empty()
-            && self.decided.get(&state).is_some_and(|known| known.rests_on.is_none())
+            && self
+                .decided
+                .get(&state)
+                .is_some_and(|known| known.rests_on.is_none())
     }
 
     /// Notes that what is being decided took the open state at `depth` to be empty.
@@ -176,19 +190,27 @@ impl<'a> Search<'a> {
     }
 
     fn close(&mut self, state: Rc<[Lit]>, depth: usize, outcome: &Outcome) {
-        let Some(frame) = self.frames.pop() else { return };
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
         let empty = outcome.is_empty();
         let rests_on = (empty && frame.lowest < depth).then_some(frame.lowest);
         for below in &frame.provisional {
             if !empty {
                 self.decided.remove(below);
-            } else if rests_on.is_none() {
-                if let Some(known) = self.decided.get_mut(below) {
-                    known.rests_on = None;
-                }
+            } else if rests_on.is_none()
+                && let Some(known) = self.decided.get_mut(below)
+            {
+                known.rests_on = None;
             }
         }
-        self.decided.insert(state.clone(), Decided { outcome: outcome.clone(), rests_on });
+        self.decided.insert(
+            state.clone(),
+            Decided {
+                outcome: outcome.clone(),
+                rests_on,
+            },
+        );
         if let (Some(lowest), Some(parent)) = (rests_on, self.frames.last_mut()) {
             parent.lowest = parent.lowest.min(lowest);
             parent.provisional.extend(frame.provisional);
@@ -214,7 +236,9 @@ impl<'a> Search<'a> {
         }
         flat.sort_unstable();
         flat.dedup();
-        let clash = flat.windows(2).any(|pair| matches!(pair, &[a, b] if a == !b));
+        let clash = flat
+            .windows(2)
+            .any(|pair| matches!(pair, &[a, b] if a == !b));
         (!clash).then(|| flat.into())
     }
 

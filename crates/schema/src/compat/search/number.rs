@@ -89,15 +89,26 @@ impl Numbers {
         let below = |(high, strict): &(Exact, bool)| value < high || (!strict && value == high);
         self.low.as_ref().is_none_or(above)
             && self.high.as_ref().is_none_or(below)
-            && self.grid.as_ref().is_none_or(|grid| exact::is_multiple(value, grid))
-            && !self.avoid.iter().any(|step| exact::is_multiple(value, step))
-            && self.excluded.binary_search(&Scalar::Number(value.clone())).is_err()
+            && self
+                .grid
+                .as_ref()
+                .is_none_or(|grid| exact::is_multiple(value, grid))
+            && !self
+                .avoid
+                .iter()
+                .any(|step| exact::is_multiple(value, step))
+            && self
+                .excluded
+                .binary_search(&Scalar::Number(value.clone()))
+                .is_err()
     }
 
     fn among(&self, allowed: &[Scalar]) -> Outcome {
         let mut outcome = Outcome::Empty;
         for scalar in allowed {
-            let Scalar::Number(value) = scalar else { continue };
+            let Scalar::Number(value) = scalar else {
+                continue;
+            };
             if self.fits(value) {
                 outcome = outcome.or(written(value));
             }
@@ -111,7 +122,11 @@ impl Numbers {
                 return Outcome::Empty;
             }
             if low == high {
-                return if self.fits(low) { written(low) } else { Outcome::Empty };
+                return if self.fits(low) {
+                    written(low)
+                } else {
+                    Outcome::Empty
+                };
             }
         }
         match &self.grid {
@@ -138,7 +153,11 @@ impl Numbers {
                 return doubt;
             }
         }
-        if points.is_complete() { doubt } else { Outcome::unknown("multipleOf with a sparse grid") }
+        if points.is_complete() {
+            doubt
+        } else {
+            Outcome::unknown("multipleOf with a sparse grid")
+        }
     }
 
     /// Some number of an interval that is more than a point: short decimals first.
@@ -148,10 +167,10 @@ impl Numbers {
             let budget = POINTS_PER_PLACE + u32::try_from(self.excluded.len()).unwrap_or(0);
             for point in Points::new(self, &step, budget) {
                 let value = Exact::from_integer(point) * &step;
-                if self.fits(&value) {
-                    if let found @ Outcome::Found(_) = written(&value) {
-                        return found;
-                    }
+                if self.fits(&value)
+                    && let found @ Outcome::Found(_) = written(&value)
+                {
+                    return found;
                 }
             }
         }
@@ -178,8 +197,14 @@ struct Points {
 
 impl Points {
     fn new(numbers: &Numbers, step: &Exact, budget: u32) -> Self {
-        let first = numbers.low.as_ref().map(|(low, _)| (low / step).ceil().to_integer());
-        let last = numbers.high.as_ref().map(|(high, _)| (high / step).floor().to_integer());
+        let first = numbers
+            .low
+            .as_ref()
+            .map(|(low, _)| (low / step).ceil().to_integer());
+        let last = numbers
+            .high
+            .as_ref()
+            .map(|(high, _)| (high / step).floor().to_integer());
         let mut start = BigInt::zero();
         if let Some(first) = first.as_ref().filter(|first| **first > start) {
             start = first.clone();
@@ -187,7 +212,14 @@ impl Points {
             start = last.clone();
         }
         let down = Some(&start - BigInt::one());
-        Self { up: Some(start), down, last, first, left: budget, turn: true }
+        Self {
+            up: Some(start),
+            down,
+            last,
+            first,
+            left: budget,
+            turn: true,
+        }
     }
 
     fn is_complete(&self) -> bool {

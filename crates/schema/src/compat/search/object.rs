@@ -64,7 +64,11 @@ impl Search<'_> {
         if let Some(construct) = doubt {
             return Outcome::Unknown(construct);
         }
-        let mut problem = Problem { view, known, cells: Vec::new() };
+        let mut problem = Problem {
+            view,
+            known,
+            cells: Vec::new(),
+        };
         if !needs_cells {
             return self.place(&problem, 0, &Plan::default());
         }
@@ -84,12 +88,19 @@ impl Search<'_> {
     }
 
     /// What is settled of the required names, or of all that are mentioned.
-    fn known_names(&mut self, view: &ObjectFacts, all: bool) -> Option<BTreeMap<Box<str>, Vec<Lit>>> {
+    fn known_names(
+        &mut self,
+        view: &ObjectFacts,
+        all: bool,
+    ) -> Option<BTreeMap<Box<str>, Vec<Lit>>> {
         let optional = view.named.keys().chain(&view.mentioned).filter(|_| all);
         let names = view.required.iter().chain(optional);
         let names: std::collections::BTreeSet<&Box<str>> =
             names.filter(|name| !view.absent.contains(*name)).collect();
-        names.into_iter().map(|name| Some((name.clone(), self.lits_of(view, name)?))).collect()
+        names
+            .into_iter()
+            .map(|name| Some((name.clone(), self.lits_of(view, name)?)))
+            .collect()
     }
 
     /// Cuts the names that are not known into cells: one for each set of at most `matched`
@@ -102,11 +113,20 @@ impl Search<'_> {
     ) -> Result<Vec<Cell>, Outcome> {
         let view = &problem.view;
         if predicates.len() > PREDICATES_MAX {
-            return Err(Outcome::unknown("patternProperties in too many combinations"));
+            return Err(Outcome::unknown(
+                "patternProperties in too many combinations",
+            ));
         }
-        let texts = problem.known.keys().chain(&view.absent).map(|name| Scalar::Text(name.clone()));
+        let texts = problem
+            .known
+            .keys()
+            .chain(&view.absent)
+            .map(|name| Scalar::Text(name.clone()));
         let texts: Vec<Scalar> = texts.collect();
-        let mut common = vec![self.pool.kinds(Kinds::of(&[Kind::String])), !self.pool.scalars(texts)];
+        let mut common = vec![
+            self.pool.kinds(Kinds::of(&[Kind::String])),
+            !self.pool.scalars(texts),
+        ];
         common.extend_from_slice(&view.names);
         let mut cells = Vec::new();
         for choice in 0..1_u32 << predicates.len() {
@@ -115,7 +135,12 @@ impl Search<'_> {
             }
             let holds = |at: usize| choice & (1 << at) != 0;
             let mut names = common.clone();
-            names.extend(predicates.iter().enumerate().map(|(at, lit)| if holds(at) { *lit } else { !*lit }));
+            names.extend(
+                predicates
+                    .iter()
+                    .enumerate()
+                    .map(|(at, lit)| if holds(at) { *lit } else { !*lit }),
+            );
             let mut values = Vec::new();
             for (scope, value) in &view.every {
                 if self.covers_cell(scope, &names) {
@@ -133,7 +158,8 @@ impl Search<'_> {
 
     /// Whether a property of this cell could answer a demand, or is wanted for the number.
     fn serves(&mut self, view: &ObjectFacts, cell: &Cell) -> bool {
-        let with = |extra: Option<Lit>| cell.values.iter().copied().chain(extra).collect::<Vec<_>>();
+        let with =
+            |extra: Option<Lit>| cell.values.iter().copied().chain(extra).collect::<Vec<_>>();
         if view.min > view.required.len() as u64 {
             return !self.decide(with(None)).is_empty();
         }
@@ -198,12 +224,18 @@ impl Search<'_> {
                     plans.push(next);
                 }
                 Some(false) => {}
-                None => outcome = Outcome::unknown("a property name that a pattern cannot be asked about"),
+                None => {
+                    outcome =
+                        Outcome::unknown("a property name that a pattern cannot be asked about")
+                }
             }
         }
         // One property may answer several demands, which matters when there cannot be many.
         for (index, (cell, _)) in plan.fresh.iter().enumerate() {
-            let covered = problem.cells.get(*cell).is_some_and(|cell| self.covers_cell(scope, &cell.names));
+            let covered = problem
+                .cells
+                .get(*cell)
+                .is_some_and(|cell| self.covers_cell(scope, &cell.names));
             if covered {
                 let mut next = plan.clone();
                 if let Some((_, lits)) = next.fresh.get_mut(index) {
@@ -232,7 +264,11 @@ impl Search<'_> {
         });
         named
             && plan.fresh.iter().all(|(cell, extra)| {
-                let lits = problem.cells.get(*cell).into_iter().flat_map(|cell| &cell.values);
+                let lits = problem
+                    .cells
+                    .get(*cell)
+                    .into_iter()
+                    .flat_map(|cell| &cell.values);
                 !self.decide(lits.chain(extra).copied()).is_empty()
             })
     }
@@ -255,7 +291,11 @@ impl Search<'_> {
         }
         let mut fresh: Vec<(usize, Rc<Value>)> = Vec::with_capacity(plan.fresh.len());
         for (cell, extra) in &plan.fresh {
-            let lits = problem.cells.get(*cell).into_iter().flat_map(|cell| &cell.values);
+            let lits = problem
+                .cells
+                .get(*cell)
+                .into_iter()
+                .flat_map(|cell| &cell.values);
             match self.decide(lits.chain(extra).copied()) {
                 Outcome::Found(value) => fresh.push((*cell, value)),
                 other => return other,
@@ -270,7 +310,12 @@ impl Search<'_> {
     }
 
     /// Adds known names that are not required, while properties are missing.
-    fn pad_known(&mut self, problem: &Problem, missing: u64, object: &mut Map<String, Value>) -> Result<u64, Outcome> {
+    fn pad_known(
+        &mut self,
+        problem: &Problem,
+        missing: u64,
+        object: &mut Map<String, Value>,
+    ) -> Result<u64, Outcome> {
         let mut missing = missing;
         for (name, lits) in &problem.known {
             if missing == 0 {
@@ -299,9 +344,14 @@ impl Search<'_> {
         mut object: Map<String, Value>,
     ) -> Outcome {
         for (index, cell) in problem.cells.iter().enumerate() {
-            let values: Vec<&Rc<Value>> =
-                fresh.iter().filter(|(at, _)| *at == index).map(|(_, value)| value).collect();
-            let wanted = usize::try_from(missing).unwrap_or(usize::MAX).saturating_add(values.len());
+            let values: Vec<&Rc<Value>> = fresh
+                .iter()
+                .filter(|(at, _)| *at == index)
+                .map(|(_, value)| value)
+                .collect();
+            let wanted = usize::try_from(missing)
+                .unwrap_or(usize::MAX)
+                .saturating_add(values.len());
             if wanted == 0 {
                 continue;
             }
@@ -314,7 +364,9 @@ impl Search<'_> {
                 other => return other,
             };
             for (at, name) in names.found.iter().enumerate() {
-                let Value::String(name) = name.as_ref() else { continue };
+                let Value::String(name) = name.as_ref() else {
+                    continue;
+                };
                 if at >= values.len() {
                     missing = missing.saturating_sub(1);
                 }
@@ -325,6 +377,10 @@ impl Search<'_> {
                 return Outcome::Unknown(doubt);
             }
         }
-        if missing > 0 { Outcome::Empty } else { Outcome::found(Value::Object(object)) }
+        if missing > 0 {
+            Outcome::Empty
+        } else {
+            Outcome::found(Value::Object(object))
+        }
     }
 }

@@ -73,10 +73,23 @@ impl ObjectFacts {
                 self.required.insert(name.clone());
                 self.named.entry(name.clone()).or_default().push(!*value);
             }
-            (Term::Matching(pattern, value), _) => self.scoped(Scope::Matching(*pattern), *value, negated),
-            (Term::Rest { names, patterns, value }, _) => {
+            (Term::Matching(pattern, value), _) => {
+                self.scoped(Scope::Matching(*pattern), *value, negated)
+            }
+            (
+                Term::Rest {
+                    names,
+                    patterns,
+                    value,
+                },
+                _,
+            ) => {
                 self.mentioned.extend(names.iter().cloned());
-                self.scoped(Scope::Rest(names.clone(), patterns.clone()), *value, negated);
+                self.scoped(
+                    Scope::Rest(names.clone(), patterns.clone()),
+                    *value,
+                    negated,
+                );
             }
             (Term::Names(names), false) => self.names.push(*names),
             (Term::Names(names), true) => self.some.push((Scope::Named(!*names), Lit::TRUE)),
@@ -99,7 +112,10 @@ impl Search<'_> {
         match scope {
             Scope::Matching(pattern) => self.matches(*pattern, name),
             Scope::Rest(names, patterns) => {
-                if names.binary_search_by(|known| known.as_ref().cmp(name)).is_ok() {
+                if names
+                    .binary_search_by(|known| known.as_ref().cmp(name))
+                    .is_ok()
+                {
                     return Some(false);
                 }
                 for pattern in patterns {

@@ -12,7 +12,10 @@ use crate::validate::{Formats, Validator};
 /// Strings that show what a format looks like.
 const SAMPLES: [(&str, &[&str]); 18] = [
     ("date", &["2024-02-29", "1999-12-31"]),
-    ("date-time", &["2024-02-29T12:00:00Z", "1999-12-31T23:59:59.5+01:00"]),
+    (
+        "date-time",
+        &["2024-02-29T12:00:00Z", "1999-12-31T23:59:59.5+01:00"],
+    ),
     ("time", &["12:00:00Z", "23:59:59.5+01:00"]),
     ("duration", &["P1D", "PT1H"]),
     ("email", &["a@example.com", "\"a b\"@example.com"]),
@@ -35,18 +38,30 @@ const SAMPLES: [(&str, &[&str]); 18] = [
 /// the rest is still put to the engine.
 const SUPERSETS: [(&str, &str); 8] = [
     ("date", r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"),
-    ("date-time", r"^\d{4}-\d\d-\d\d[^]\d\d:\d\d:\d\d([.]\d+)?([zZ]|[+-]\d\d:\d\d)$"),
+    (
+        "date-time",
+        r"^\d{4}-\d\d-\d\d[^]\d\d:\d\d:\d\d([.]\d+)?([zZ]|[+-]\d\d:\d\d)$",
+    ),
     ("time", r"^\d\d:\d\d:\d\d([.]\d+)?([zZ]|[+-]\d\d:\d\d)$"),
-    ("ipv4", r"^(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}$"),
+    (
+        "ipv4",
+        r"^(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}$",
+    ),
     ("ipv6", r"^[0-9a-fA-F:.]{2,45}$"),
-    ("uuid", r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"),
+    (
+        "uuid",
+        r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+    ),
     ("email", "@"),
     ("uri", "^[A-Za-z][A-Za-z0-9+.-]*:"),
 ];
 
 /// The language that holds every string of a format, if one is known.
 pub(super) fn superset(format: &str) -> Option<&'static str> {
-    SUPERSETS.iter().find(|(name, _)| *name == format).map(|(_, pattern)| *pattern)
+    SUPERSETS
+        .iter()
+        .find(|(name, _)| *name == format)
+        .map(|(_, pattern)| *pattern)
 }
 
 impl Search<'_> {
@@ -61,7 +76,9 @@ impl Search<'_> {
             Term::Format(format) => json!({"format": format}),
             _ => json!(true),
         };
-        let made = Validator::compile(&schema, self.dialect, Formats::Assert).ok().map(Rc::new);
+        let made = Validator::compile(&schema, self.dialect, Formats::Assert)
+            .ok()
+            .map(Rc::new);
         self.oracles.insert(key, made.clone());
         made
     }
@@ -70,7 +87,9 @@ impl Search<'_> {
     pub(super) fn samples(&self, opaque: &[Lit]) -> Vec<String> {
         let mut found = Vec::new();
         for lit in opaque {
-            let Term::Format(format) = self.pool.term(*lit) else { continue };
+            let Term::Format(format) = self.pool.term(*lit) else {
+                continue;
+            };
             for (name, texts) in SAMPLES {
                 if name == format.as_ref() {
                     found.extend(texts.iter().map(|text| (*text).to_owned()));

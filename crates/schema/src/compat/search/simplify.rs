@@ -113,8 +113,10 @@ impl Search<'_> {
             }
             Term::One(parts) => {
                 let parts = parts.clone();
-                let statuses: Vec<_> =
-                    parts.iter().map(|part| self.status(branch, view, *part)).collect();
+                let statuses: Vec<_> = parts
+                    .iter()
+                    .map(|part| self.status(branch, view, *part))
+                    .collect();
                 let holding = statuses.iter().filter(|s| **s == Some(true)).count();
                 let open = statuses.iter().filter(|s| s.is_none()).count();
                 match (holding, open) {
@@ -131,7 +133,9 @@ impl Search<'_> {
                 let (holds, fails) = (*holds, *fails);
                 return self.status(branch, view, if negated { fails } else { holds });
             }
-            Term::Scalars(values) if !values.iter().any(|v| v.kind() == branch.kind()) => Some(false),
+            Term::Scalars(values) if !values.iter().any(|v| v.kind() == branch.kind()) => {
+                Some(false)
+            }
             term => match term.scope() {
                 Some(scope) if !scope.has(branch.kind()) => Some(true),
                 _ if branch.has(lit) => return Some(true),

@@ -47,7 +47,9 @@ impl Search<'_> {
                     None => texts.contradiction = true,
                 },
                 (Term::MaxLength(bound), false) => narrow(&mut texts.max, *bound),
-                (Term::MaxLength(bound), true) => texts.min = texts.min.max(bound.saturating_add(1)),
+                (Term::MaxLength(bound), true) => {
+                    texts.min = texts.min.max(bound.saturating_add(1))
+                }
                 (Term::Pattern(pattern), negated) => {
                     let pattern = *pattern;
                     match self.automaton(pattern) {
@@ -78,7 +80,8 @@ impl Search<'_> {
         length >= texts.min
             && texts.max.is_none_or(|max| length <= max)
             && texts.languages.iter().all(|(pattern, wanted)| {
-                self.automaton(*pattern).is_ok_and(|dfa| dfa.contains(text) == *wanted)
+                self.automaton(*pattern)
+                    .is_ok_and(|dfa| dfa.contains(text) == *wanted)
             })
     }
 
@@ -102,15 +105,22 @@ impl Search<'_> {
             return Outcome::unknown("patterns whose joint automaton is larger than the limit");
         };
         let extra = if texts.opaque.is_empty() { 1 } else { TRIES };
-        let Some(words) = words::words(&product, texts.min, texts.max, excluded.len() + extra) else {
+        let Some(words) = words::words(&product, texts.min, texts.max, excluded.len() + extra)
+        else {
             return Outcome::unknown("a string longer than is written out");
         };
         self.spend(words.found.len());
         let mut outcome = Outcome::Empty;
         let samples = self.samples(&texts.opaque);
-        let samples = samples.into_iter().filter(|text| self.fits(texts, text)).collect::<Vec<_>>();
+        let samples = samples
+            .into_iter()
+            .filter(|text| self.fits(texts, text))
+            .collect::<Vec<_>>();
         for text in words.found.iter().chain(&samples) {
-            if excluded.binary_search(&Scalar::Text(text.as_str().into())).is_ok() {
+            if excluded
+                .binary_search(&Scalar::Text(text.as_str().into()))
+                .is_ok()
+            {
                 continue;
             }
             outcome = outcome.or(self.ask(&texts.opaque, text));
@@ -118,7 +128,11 @@ impl Search<'_> {
                 return outcome;
             }
         }
-        if words.complete { outcome } else { outcome.or(self.blame(&texts.opaque)) }
+        if words.complete {
+            outcome
+        } else {
+            outcome.or(self.blame(&texts.opaque))
+        }
     }
 
     fn blame(&mut self, opaque: &[Lit]) -> Outcome {
@@ -127,7 +141,10 @@ impl Search<'_> {
         };
         match self.pool.term(*lit).clone() {
             Term::Pattern(pattern) => {
-                let problem = self.automaton(pattern).err().map_or("", |problem| problem.describe());
+                let problem = self
+                    .automaton(pattern)
+                    .err()
+                    .map_or("", |problem| problem.describe());
                 let text = self.pool.pattern_text(pattern);
                 Outcome::unknown(format!("pattern {text:?} with {problem}"))
             }
@@ -145,7 +162,9 @@ impl Search<'_> {
             .filter_map(|(pattern, wanted)| Some((self.automaton(*pattern).ok()?, *wanted)))
             .collect::<Vec<_>>();
         let made = product::product(&parts).map(Rc::new);
-        let arrows = made.as_ref().map_or(product::ARROWS_MAX, |made| made.arrow_count());
+        let arrows = made
+            .as_ref()
+            .map_or(product::ARROWS_MAX, |made| made.arrow_count());
         self.spend(arrows * languages.len().max(1));
         self.products.insert(languages.to_vec(), made.clone());
         made
