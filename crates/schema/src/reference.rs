@@ -38,6 +38,56 @@ const NAMED: [&str; 6] = [
     "properties",
 ];
 
+/// Keywords that never change what a schema accepts. Definitions only do where they are used.
+const INERT: [&str; 13] = [
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "definitions",
+    "deprecated",
+    "description",
+    "examples",
+    "id",
+    "readOnly",
+    "title",
+    "writeOnly",
+    "default",
+];
+
+/// A schema without its subschemas and notes: what it says by itself, and what it has below.
+pub(crate) fn outline(schema: &Value) -> Value {
+    let Value::Object(map) = schema else {
+        return schema.clone();
+    };
+    let mut kept = Map::new();
+    for (key, value) in map {
+        let name = key.as_str();
+        if INERT.contains(&name) || name.starts_with("x-") {
+            continue;
+        }
+        let brief = match value {
+            Value::Object(_) | Value::Bool(_) if SINGLE.contains(&name) => Value::Null,
+            Value::Array(list) if LIST.contains(&name) => Value::from(list.len()),
+            Value::Object(named) if NAMED.contains(&name) => named
+                .iter()
+                .map(|(name, item)| {
+                    let brief = if item.is_array() {
+                        item.clone()
+                    } else {
+                        Value::Null
+                    };
+                    (name.clone(), brief)
+                })
+                .collect::<Map<_, _>>()
+                .into(),
+            value => value.clone(),
+        };
+        kept.insert(key.clone(), brief);
+    }
+    Value::Object(kept)
+}
+
 /// Something there is too much of.
 #[derive(Debug)]
 pub(crate) struct Explosion {

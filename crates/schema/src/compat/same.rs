@@ -5,22 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::document::Document;
-use crate::reference::Target;
+use crate::reference::{self, Target};
 
-/// The places with equal text whose references lead, in both documents, only to such places.
+/// The places that say the same, apart from notes, and below and behind whose references all do.
 pub(super) fn places<'a>(left: &'a Document, right: &Document) -> BTreeSet<&'a str> {
     let plain = |document: &Document| document.references().is_single_resource();
     if left.dialect() != right.dialect() || !plain(left) || !plain(right) {
         return BTreeSet::new();
     }
-    let mut same: BTreeSet<&str> = left
-        .references()
-        .places()
-        .filter(|place| {
-            let value = left.value().pointer(place);
-            value.is_some() && value == right.value().pointer(place)
-        })
-        .collect();
+    let outline =
+        |document: &Document, place: &str| document.value().pointer(place).map(reference::outline);
+    let all: BTreeSet<&str> = left.references().places().collect();
+    let mut same = all.clone();
+    for place in all
+        .iter()
+        .filter(|place| outline(left, place) != outline(right, place))
+    {
+        remove_with_ancestors(&mut same, place);
+    }
     let targets = reference_targets(left);
     // A place is not the same if anything at or below it refers to one that is not; removing one
     // may take others with it.
@@ -32,17 +34,27 @@ pub(super) fn places<'a>(left: &'a Document, right: &Document) -> BTreeSet<&'a s
             .collect();
         let before = same.len();
         for from in broken {
-            let mut at = from;
-            loop {
-                same.remove(at);
-                match at.rfind('/') {
-                    Some(cut) => at = at.get(..cut).unwrap_or(""),
-                    None => break,
-                }
-            }
+            remove_with_ancestors(&mut same, from);
         }
         if same.len() == before {
             return same;
+        }
+    }
+}
+
+/// What stands above a changed place has changed too.
+fn remove_with_ancestors(same: &mut BTreeSet<&str>, place: &str) {
+    let mut at = place;
+    loop {
+        same.remove(at);
+        // A definition is only used through references, which are followed apart.
+        let defined = at
+            .rsplit('/')
+            .nth(1)
+            .is_some_and(|step| step == "$defs" || step == "definitions");
+        match at.rfind('/') {
+            Some(cut) if !defined => at = at.get(..cut).unwrap_or(""),
+            _ => break,
         }
     }
 }

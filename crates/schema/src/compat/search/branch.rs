@@ -30,6 +30,8 @@ impl Choice {
 pub(super) struct Branch {
     kind: Kind,
     facts: Vec<Lit>,
+    /// Compound literals that hold, sorted: they answer their own repetition.
+    compounds: Vec<Lit>,
     pub(super) choices: Vec<Choice>,
     /// How many facts there were when they were last found not to contradict themselves.
     checked: usize,
@@ -40,6 +42,7 @@ impl Branch {
         Self {
             kind,
             facts: Vec::new(),
+            compounds: Vec::new(),
             choices: Vec::new(),
             checked: 0,
         }
@@ -55,6 +58,21 @@ impl Branch {
 
     pub(super) fn has(&self, lit: Lit) -> bool {
         self.facts.binary_search(&lit).is_ok()
+    }
+
+    /// Whether a literal, compound or not, is known to hold or to fail.
+    pub(super) fn knows(&self, lit: Lit) -> Option<bool> {
+        let held = |lit: Lit| self.has(lit) || self.compounds.binary_search(&lit).is_ok();
+        if held(lit) {
+            return Some(true);
+        }
+        held(!lit).then_some(false)
+    }
+
+    fn note(&mut self, lit: Lit) {
+        if let Err(at) = self.compounds.binary_search(&lit) {
+            self.compounds.insert(at, lit);
+        }
     }
 
     /// Settles a keyword; `false` if its complement is settled.
@@ -76,6 +94,15 @@ impl Search<'_> {
         while let Some(lit) = stack.pop() {
             self.spend(1);
             let negated = lit.negated();
+            if branch.knows(lit) == Some(false) {
+                return false;
+            }
+            if matches!(
+                self.pool.term(lit),
+                Term::All(_) | Term::One(_) | Term::Pair { .. }
+            ) {
+                branch.note(lit);
+            }
             let fits = match self.pool.term(lit) {
                 Term::True => !negated,
                 Term::Kinds(kinds) => kinds.has(branch.kind) != negated,

@@ -67,19 +67,57 @@ impl Outcome {
     }
 }
 
+/// A set of open states, by depth.
+#[derive(Debug, Clone, Copy, Default)]
+struct Grounds([u128; 3]);
+
+const _: () = assert!(limits::COMPARE_DEPTH_MAX < 3 * 128, "every depth has a bit");
+
+impl Grounds {
+    fn of(depth: usize) -> Self {
+        let mut grounds = Self::default();
+        if let Some(word) = grounds.0.get_mut(depth / 128) {
+            *word |= 1 << (depth % 128);
+        }
+        grounds
+    }
+
+    fn with(self, other: Self) -> Self {
+        let [a, b, c] = self.0;
+        let [x, y, z] = other.0;
+        Self([a | x, b | y, c | z])
+    }
+
+    fn without(self, depth: usize) -> Self {
+        let [a, b, c] = self.0;
+        let [x, y, z] = Self::of(depth).0;
+        Self([a & !x, b & !y, c & !z])
+    }
+
+    fn has(self, depth: usize) -> bool {
+        let [a, b, c] = self.0;
+        let [x, y, z] = Self::of(depth).0;
+        (a & x) | (b & y) | (c & z) != 0
+    }
+
+    fn is_none(self) -> bool {
+        self.0 == [0; 3]
+    }
+}
+
 /// What is remembered of a decided state.
 #[derive(Debug)]
 struct Decided {
     outcome: Outcome,
-    /// The depth of the open state that this rests on, if it does.
-    rests_on: Option<usize>,
+    /// The open states that were taken to be empty for this.
+    grounds: Grounds,
 }
 
 /// A state being decided.
 #[derive(Debug)]
 struct Frame {
-    /// The outermost open state that was taken to be empty below this one.
-    lowest: usize,
+    /// The open states that were taken to be empty so far.
+    grounds: Grounds,
     /// States below that rest on open ones.
     provisional: Vec<Rc<[Lit]>>,
 }
@@ -146,13 +184,12 @@ impl<'a> Search<'a> {
         self.spend(state.len());
         if let Some(known) = self.decided.get(&state) {
             let outcome = known.outcome.clone();
-            if let Some(depth) = known.rests_on {
-                self.rest_on(depth);
-            }
+            let grounds = known.grounds;
+            self.rest_on(grounds);
             return outcome;
         }
         if let Some(depth) = self.open.get(&state).copied() {
-            self.rest_on(depth);
+            self.rest_on(Grounds::of(depth));
             return Outcome::Empty;
         }
         if !self.step() {
@@ -161,7 +198,7 @@ impl<'a> Search<'a> {
         let depth = self.frames.len();
         self.open.insert(state.clone(), depth);
         self.frames.push(Frame {
-            lowest: usize::MAX,
+            grounds: Grounds::default(),
             provisional: Vec::new(),
         });
         let outcome = self.by_kind(&state);
@@ -179,42 +216,54 @@ impl<'a> Search<'a> {
             && self
                 .decided
                 .get(&state)
-                .is_some_and(|known| known.rests_on.is_none())
+                .is_some_and(|known| known.grounds.is_none())
     }
 
-    /// Notes that what is being decided took the open state at `depth` to be empty.
-    fn rest_on(&mut self, depth: usize) {
+    /// Notes that what is being decided took these open states to be empty.
+    fn rest_on(&mut self, grounds: Grounds) {
         if let Some(frame) = self.frames.last_mut() {
-            frame.lowest = frame.lowest.min(depth);
+            frame.grounds = frame.grounds.with(grounds);
         }
     }
 
+    /// Remembers what was decided, and what that means for what rested on it.
     fn close(&mut self, state: Rc<[Lit]>, depth: usize, outcome: &Outcome) {
         let Some(frame) = self.frames.pop() else {
             return;
         };
         let empty = outcome.is_empty();
-        let rests_on = (empty && frame.lowest < depth).then_some(frame.lowest);
-        for below in &frame.provisional {
-            if !empty {
-                self.decided.remove(below);
-            } else if rests_on.is_none()
-                && let Some(known) = self.decided.get_mut(below)
-            {
-                known.rests_on = None;
+        let grounds = if empty {
+            frame.grounds.without(depth)
+        } else {
+            Grounds::default()
+        };
+        let mut provisional = frame.provisional;
+        provisional.retain(|below| {
+            let Some(known) = self.decided.get_mut(below) else {
+                return false;
+            };
+            if known.grounds.has(depth) {
+                if !empty {
+                    self.decided.remove(below);
+                    return false;
+                }
+                known.grounds = known.grounds.without(depth).with(grounds);
             }
+            !known.grounds.is_none()
+        });
+        if !grounds.is_none() {
+            provisional.push(state.clone());
         }
         self.decided.insert(
-            state.clone(),
+            state,
             Decided {
                 outcome: outcome.clone(),
-                rests_on,
+                grounds,
             },
         );
-        if let (Some(lowest), Some(parent)) = (rests_on, self.frames.last_mut()) {
-            parent.lowest = parent.lowest.min(lowest);
-            parent.provisional.extend(frame.provisional);
-            parent.provisional.push(state);
+        if let Some(parent) = self.frames.last_mut() {
+            parent.grounds = parent.grounds.with(grounds);
+            parent.provisional.append(&mut provisional);
         }
     }
 

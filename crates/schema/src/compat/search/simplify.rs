@@ -92,6 +92,9 @@ impl Search<'_> {
     /// Whether a literal surely holds or surely fails beside what is settled.
     fn status(&mut self, branch: &Branch, view: Option<&ObjectFacts>, lit: Lit) -> Option<bool> {
         self.spend(1);
+        if let Some(known) = branch.knows(lit) {
+            return Some(known);
+        }
         let negated = lit.negated();
         let plain = match self.pool.term(lit) {
             Term::True => Some(true),
@@ -138,8 +141,6 @@ impl Search<'_> {
             }
             term => match term.scope() {
                 Some(scope) if !scope.has(branch.kind()) => Some(true),
-                _ if branch.has(lit) => return Some(true),
-                _ if branch.has(!lit) => return Some(false),
                 _ => return view.and_then(|view| self.status_in_object(view, lit)),
             },
         };
