@@ -3,7 +3,7 @@
 //!
 //! [`Document`] reads and bounds a schema, [`Validator`] checks values, [`compare`] decides whether
 //! one schema accepts everything that another allows: by proof, or by a counter-example that the
-//! validator has confirmed. No I/O, no clock.
+//! validator has confirmed. [`Chain`] carries payloads from version to version. No I/O, no clock.
 
 mod pointer;
 
@@ -17,6 +17,8 @@ mod validate;
 
 mod compat;
 
+mod upcast;
+
 pub mod limits;
 
 pub use compat::{
@@ -25,4 +27,5 @@ pub use compat::{
 };
 pub use dialect::Dialect;
 pub use document::{Document, ReadError};
+pub use upcast::{CastError, Caster, Chain, Convert, Operation};
 pub use validate::{CompileError, Formats, Mismatch, Validator};
