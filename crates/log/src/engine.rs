@@ -167,7 +167,10 @@ impl Engine {
                     SideFileError::Damaged => damaged(),
                 },
             )?;
-        let holes = side.holes().map_err(|_| damaged())?;
+        let holes = side.holes().map_err(|error| match error {
+            SideFileError::Io(error) => error.into(),
+            SideFileError::Damaged => damaged(),
+        })?;
         let rebuilt = Arc::new(Segment {
             name,
             salt: segment.salt,

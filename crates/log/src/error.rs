@@ -98,6 +98,14 @@ pub enum AppendError {
         /// Where the lane ends.
         actual: Offset,
     },
+    /// Whether the id is there already could not be found out. Nothing was written.
+    #[error("cannot tell whether event {id} is there already ({reason}); try again")]
+    LookupFailed {
+        /// The id.
+        id: EventId,
+        /// What went wrong.
+        reason: String,
+    },
     /// The disk is full. Nothing was written; try again when there is room.
     #[error("no space left on the disk; make room, and publishing goes on by itself")]
     NoSpace,

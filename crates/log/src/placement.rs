@@ -5,7 +5,7 @@ use promethean_event::{EventId, Offset, Seq};
 
 use crate::batch::{Batch, BatchEntry, Receipt};
 use crate::engine::Engine;
-use crate::error::AppendError;
+use crate::error::{AppendError, ReadError};
 use crate::hash::FastMap;
 use crate::segment::same_content;
 use crate::topic::{Lane, TopicId};
@@ -133,8 +133,11 @@ impl<'a> Placement<'a> {
             return self.same_or_conflict(batch, entry, place).map(Some);
         }
         let found = self.engine.find_by_hash(topic, &entry.id, entry.id_hash);
-        let Some(record) = found.map_err(|error| AppendError::StorageFailed(error.to_string()))?
-        else {
+        let failed = |error: ReadError| AppendError::LookupFailed {
+            id: entry.id,
+            reason: error.to_string(),
+        };
+        let Some(record) = found.map_err(failed)? else {
             return Ok(None);
         };
         if !same_content(record.body(), batch.body(entry)) {

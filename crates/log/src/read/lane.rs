@@ -149,7 +149,10 @@ impl LaneReader {
                 visit.visited.gaps.push(gap);
             }
             self.next = offset + 1;
-            match record.filter(|record| record.lane() == self.lane) {
+            // A block that stands where it does not belong brings good records to wrong places.
+            let belongs =
+                |record: &Record| record.lane() == self.lane && record.offset().get() == offset;
+            match record.filter(belongs) {
                 Some(record) => {
                     visit.count(record.bytes());
                     show(record.as_ref());

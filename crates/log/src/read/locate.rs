@@ -6,6 +6,7 @@ use super::page::{Page, PageLimit};
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::SegmentIndex;
+use crate::segment::Record;
 use crate::topic::Lane;
 
 impl Engine {
@@ -82,7 +83,10 @@ impl Engine {
                 if offset < start || page.records.len() >= limit.events || bytes >= limit.bytes {
                     return Ok(page);
                 }
-                let record = place.record(position)?.ok_or_else(|| place.damaged(position))?;
+                let belongs =
+                    |record: &Record| record.lane() == lane && record.offset().get() == offset;
+                let record = place.record(position)?.filter(belongs);
+                let record = record.ok_or_else(|| place.damaged(position))?;
                 bytes += record.bytes();
                 page.records.push(record);
             }

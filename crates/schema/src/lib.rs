@@ -1,0 +1,31 @@
+//! JSON Schemas of topics: reading them, checking events against them, and telling whether a new
+//! version breaks anyone.
+//!
+//! [`Document`] reads and bounds a schema, [`Validator`] checks values, [`compare`] decides whether
+//! one schema accepts everything that another allows: by proof, or by a counter-example that the
+//! validator has confirmed. [`Chain`] carries payloads from version to version. No I/O, no clock.
+
+mod pointer;
+
+mod dialect;
+
+mod reference;
+
+mod document;
+
+mod validate;
+
+mod compat;
+
+mod upcast;
+
+pub mod limits;
+
+pub use compat::{
+    CompareError, CompareOptions, Finding, HistoryReport, Mode, OpenObjects, PairReport,
+    RequiredDefaults, Rule, UnknownMode, Verdict, check_history, compare,
+};
+pub use dialect::Dialect;
+pub use document::{Document, ReadError};
+pub use upcast::{CastError, Caster, Chain, Convert, Operation};
+pub use validate::{CompileError, Formats, Mismatch, Validator};

@@ -1,0 +1,71 @@
+//! Bad input: a clear error, or an undecided verdict, within bounds.
+
+use promethean_schema::{CompareOptions, Document, ReadError, Verdict, compare, limits};
+use serde_json::{Value, json};
+
+fn refusal(schema: &Value) -> ReadError {
+    Document::from_value(schema, None).unwrap_err()
+}
+
+#[test]
+fn what_is_no_schema_is_refused_with_its_line() {
+    let error = Document::parse("{\n  \"type\": \n}").unwrap_err();
+    assert!(matches!(error, ReadError::NotJson { line: 3, .. }), "{error}");
+    assert!(matches!(refusal(&json!([1])), ReadError::NotASchema { .. }));
+    let error = Document::parse("{\n  \"minLength\": -1\n}").unwrap_err();
+    assert!(matches!(error, ReadError::Invalid { line: 2, .. }), "{error}");
+    let unknown = json!({"$schema": "https://example.com/my"});
+    assert!(matches!(refusal(&unknown), ReadError::UnknownDialect { .. }));
+}
+
+#[test]
+fn references_must_stay_inside_and_lead_somewhere() {
+    let remote = refusal(&json!({"properties": {"a": {"$ref": "https://example.com/s.json"}}}));
+    assert!(matches!(&remote, ReadError::Remote { line: 4, .. }), "{remote}");
+    assert!(remote.to_string().contains("$defs"), "says what to do: {remote}");
+    assert!(matches!(refusal(&json!({"$ref": "#/$defs/x"})), ReadError::Dangling { .. }));
+    assert!(matches!(refusal(&json!({"not": {"$ref": "#"}})), ReadError::Endless { .. }));
+}
+
+#[test]
+fn what_explodes_is_refused() {
+    let huge: Vec<usize> = (0..=limits::ENUM_VALUES_MAX).collect();
+    assert!(matches!(refusal(&json!({"enum": huge})), ReadError::Explodes { .. }));
+    let long = "a".repeat(limits::PATTERN_BYTES_MAX + 1);
+    assert!(matches!(refusal(&json!({"pattern": long})), ReadError::Explodes { .. }));
+    let mut deep = json!({});
+    for _ in 0..80 {
+        deep = json!({"properties": {"a": deep}});
+    }
+    assert!(Document::from_value(&deep, None).is_err());
+    let text = format!("{}{}", "{\"not\":".repeat(100_000), "}".repeat(100_000));
+    assert!(matches!(Document::parse(&text).unwrap_err(), ReadError::NotJson { .. }));
+    let big = format!("{{\"title\":\"{}\"}}", "x".repeat(limits::SCHEMA_BYTES_MAX));
+    assert!(matches!(Document::parse(&big).unwrap_err(), ReadError::TooLarge { .. }));
+}
+
+#[test]
+fn a_comparison_that_explodes_ends() {
+    let read = |schema: Value| Document::from_value(&schema, None).unwrap();
+    // Each pattern doubles the states of the joint automaton.
+    let blowup: Vec<Value> = (0..30).map(|n| json!({"pattern": format!("a.{{{n}}}b")})).collect();
+    let writer = read(json!({"type": "string", "allOf": blowup, "maxLength": 20}));
+    let reader = read(json!({"type": "string", "pattern": "z"}));
+    let verdict = compare(&reader, &writer, &CompareOptions::strict()).unwrap();
+    assert!(!matches!(verdict, Verdict::Compatible { .. }), "{verdict}");
+    // Pigeons and holes: easy to say, hard to search.
+    let hole = |pigeon: usize| -> Value {
+        let holes: Vec<Value> =
+            (0..8).map(|h| json!({"required": [format!("p{pigeon}h{h}")]})).collect();
+        json!({"anyOf": holes})
+    };
+    let mut all: Vec<Value> = (0..9).map(hole).collect();
+    for h in 0..8 {
+        for (a, b) in (0..9).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            all.push(json!({"not": {"required": [format!("p{a}h{h}"), format!("p{b}h{h}")]}}));
+        }
+    }
+    let writer = read(json!({"type": "object", "allOf": all}));
+    let verdict = compare(&read(json!(false)), &writer, &CompareOptions::strict()).unwrap();
+    assert!(!matches!(verdict, Verdict::Incompatible { .. }), "{verdict}");
+}
