@@ -4,8 +4,8 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
-use std::thread::JoinHandle;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
 
 use promethean_event::{EventId, Key, Offset, Partition, Pattern, Seq, Timestamp, Topic};
 
@@ -131,6 +131,7 @@ impl Log {
                 }
                 served += requests.len();
                 writer.commit(requests);
+                self.engine.waiting.wake_all();
             }
         }
         served
@@ -217,6 +218,15 @@ impl Log {
     /// The newest event of a key; a tombstone if the key is gone.
     pub fn latest(&self, topic: TopicId, key: &Key) -> Result<Option<Record>, ReadError> {
         self.engine.latest(topic, key.as_str())
+    }
+
+    /// The newest events of several keys, in the order given; `None` for a key that never was.
+    pub fn latest_many<'a>(
+        &self,
+        topic: TopicId,
+        keys: impl IntoIterator<Item = &'a Key>,
+    ) -> Result<Vec<Option<Record>>, ReadError> {
+        keys.into_iter().map(|key| self.latest(topic, key)).collect()
     }
 
     /// The newest `max` events of a key, newest first.
@@ -310,6 +320,26 @@ impl fmt::Debug for Log {
 pub struct Grown {
     engine: Arc<Engine>,
     seq: u64,
+}
+
+impl Grown {
+    /// Blocks until it is so.
+    pub fn wait(mut self) {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        while Pin::new(&mut self).poll(&mut context).is_pending() {
+            thread::park();
+        }
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 impl Future for Grown {

@@ -336,3 +336,31 @@ fn weaker_durability_is_named_in_the_answer() {
     drop(log);
     assert_eq!(open(directory.path()).next_seq(), Seq::new(3));
 }
+
+/// Pitfalls 6 and 29: those who wait are woken, and those who keep up never touch the disk.
+#[test]
+fn readers_that_keep_up_are_woken_and_served_from_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open_dir(directory.path(), Options::default()).unwrap();
+    let a = define(&log, "a", 1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut reader = log.read(lane(a, 0), Offset::ZERO).unwrap();
+                let mut next = 0;
+                while next < 500 {
+                    log.grown_beyond(Seq::new(next)).wait();
+                    let page = reader.next_page(PageLimit::default()).unwrap();
+                    next += page.records.len() as u64;
+                }
+            });
+        }
+        for _ in 0..500 {
+            append(&log, vec![event("a", "k", "1")]);
+        }
+    });
+    assert_eq!(log.disk_reads(), 0);
+    let keys = ["k".parse().unwrap(), "never".parse().unwrap()];
+    let latest = log.latest_many(a, &keys).unwrap();
+    assert!(latest[0].is_some() && latest[1].is_none());
+}

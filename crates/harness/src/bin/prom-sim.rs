@@ -4,10 +4,13 @@
 
 use std::process::ExitCode;
 
+use promethean_harness::group_simulation::{self, SimOptions};
 use promethean_harness::log_simulation::{self, CrashOptions};
 
-const USAGE: &str =
-    "usage: prom-sim log [--crashes N] [--seed S] [--violations N]\n       prom-sim log-trace SEED";
+const USAGE: &str = "usage: prom-sim log [--crashes N] [--seed S] [--violations N]
+       prom-sim log-trace SEED
+       prom-sim groups [--seeds N] [--seed FIRST]
+       prom-sim groups-trace SEED";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +20,8 @@ fn main() -> ExitCode {
     match command.as_str() {
         "log" => log(rest),
         "log-trace" => log_trace(rest),
+        "groups" => groups(rest),
+        "groups-trace" => groups_trace(rest),
         other => usage(&format!("no command {other}")),
     }
 }
@@ -74,4 +79,38 @@ fn log(arguments: &[String]) -> ExitCode {
     });
     println!("{document:#}");
     ExitCode::from(u8::from(!report.violations.is_empty()))
+}
+
+/// Groups, members and their faults: prints one JSON document; exit code 1 if a promise was broken.
+fn groups(arguments: &[String]) -> ExitCode {
+    let mut options = SimOptions::default();
+    for pair in arguments.chunks(2) {
+        let place = match pair {
+            [flag, _] if flag == "--seeds" => &mut options.seeds,
+            [flag, _] if flag == "--seed" => &mut options.first_seed,
+            other => return usage(&format!("cannot read {other:?}")),
+        };
+        match pair.last().map(|text| text.parse()) {
+            Some(Ok(number)) => *place = number,
+            _ => return usage(&format!("not a number: {pair:?}")),
+        }
+    }
+    let report = group_simulation::run(options);
+    match serde_json::to_string_pretty(&report) {
+        Ok(document) => println!("{document}"),
+        Err(error) => eprintln!("the report cannot be written: {error}"),
+    }
+    ExitCode::from(u8::from(!report.violations.is_empty()))
+}
+
+/// One seed of the groups, step by step.
+fn groups_trace(arguments: &[String]) -> ExitCode {
+    let Some(Ok(first_seed)) = arguments.first().map(|text| text.parse()) else {
+        return usage("groups-trace takes a seed");
+    };
+    let options = SimOptions { first_seed, seeds: 1, trace: true, ..SimOptions::default() };
+    let report = group_simulation::run(options);
+    report.trace.iter().for_each(|line| println!("{line}"));
+    println!("{:#?}", report.violations);
+    ExitCode::SUCCESS
 }
