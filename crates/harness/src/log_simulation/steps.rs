@@ -256,6 +256,7 @@ impl Session {
                 self.tally.refused += 1;
                 Ok(())
             }
+            (Answer::No(Refusal::LookupFailed), _) => self.refused(&Refusal::LookupFailed),
             (Answer::No(refusal @ (Refusal::StorageFailed | Refusal::NoSpace)), expected) => {
                 let open = refusal == Refusal::StorageFailed && fate == Fate::Open;
                 if let (Outcome::Stored(placed), true) = (expected, open) {
@@ -297,7 +298,7 @@ impl Session {
     fn refused(&mut self, refusal: &Refusal) -> Result<(), Violation> {
         self.tally.refused += 1;
         match refusal {
-            Refusal::StorageFailed if self.may_fail() => Ok(()),
+            Refusal::StorageFailed | Refusal::LookupFailed if self.may_fail() => Ok(()),
             Refusal::NoSpace if self.crowded || self.disk.fired().is_some() => Ok(()),
             other => Violation::err(Broken::Failed, format!("{other:?} without a cause")),
         }

@@ -30,6 +30,8 @@ pub(super) enum Refusal {
     OffsetMismatch,
     NoSpace,
     StorageFailed,
+    /// A read failed, and nothing was written.
+    LookupFailed,
     Other(String),
 }
 
@@ -373,6 +375,7 @@ fn refusal(error: AppendError) -> Refusal {
         AppendError::OffsetMismatch { .. } => Refusal::OffsetMismatch,
         AppendError::NoSpace => Refusal::NoSpace,
         AppendError::StorageFailed(_) => Refusal::StorageFailed,
+        AppendError::LookupFailed { .. } => Refusal::LookupFailed,
         other => Refusal::Other(other.to_string()),
     }
 }
