@@ -78,8 +78,11 @@ impl Payload {
         }
         // The search is cheap, and most payloads do not hold the word at all. An escaped spelling
         // of it (`\u005f`) is still the same member name, hence the backslash.
-        let text = self.as_str();
-        if !text.starts_with('{') || !(text.contains("_deleted") || text.contains('\\')) {
+        let may_say_it = || {
+            memchr::memmem::find(&self.0, b"_deleted").is_some()
+                || memchr::memchr(b'\\', &self.0).is_some()
+        };
+        if !self.0.starts_with(b"{") || !may_say_it() {
             return false;
         }
         self.decode::<Marker>()

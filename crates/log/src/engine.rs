@@ -57,7 +57,12 @@ pub(crate) struct State {
     pub(crate) tail: Tail,
     pub(crate) next_seq: u64,
     pub(crate) last_append_ms: u64,
+    /// The size of the last segment, if it was filled in no time.
+    pub(crate) fast_segment_bytes: u64,
 }
+
+/// A segment that is full sooner was too small for what is going on.
+const FAST_SEGMENT_MS: u64 = 10_000;
 
 /// The segment that is being written.
 #[derive(Debug)]
@@ -270,9 +275,18 @@ impl State {
         sealed + self.active.end_position
     }
 
-    /// How large the next segment should be: a sixteenth of the log, within the limits.
+    /// How large the next segment should be: a sixteenth of the log, so that a small log is small
+    /// on disk; but if the last one was full in no time, twice that one, since each new segment
+    /// costs a few syncs.
     pub(crate) fn segment_bytes(&self, options: &Options) -> u64 {
-        (self.bytes() / 16).clamp(options.segment_bytes_min, options.segment_bytes_max)
+        let by_log = self.bytes() / 16;
+        let by_rate = self.fast_segment_bytes.saturating_mul(2);
+        by_log.max(by_rate).clamp(options.segment_bytes_min, options.segment_bytes_max)
+    }
+
+    /// Takes note of how long a segment took to be filled.
+    pub(crate) fn note_segment(&mut self, bytes: u64, millis: u64) {
+        self.fast_segment_bytes = if millis < FAST_SEGMENT_MS { bytes } else { 0 };
     }
 }
 

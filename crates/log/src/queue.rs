@@ -36,6 +36,9 @@ impl Request {
     }
 }
 
+/// How often the writer gives way in vain before it takes what is there.
+const IDLE_YIELDS_MAX: usize = 8;
+
 /// Requests on their way to the writer, bounded. What waits while the writer syncs goes into its
 /// next frame: the sync itself is the window of the group commit, and no timer is needed.
 #[derive(Debug)]
@@ -86,10 +89,22 @@ impl Queue {
     }
 
     /// Waits for requests; empty when the log is closed and nothing is left.
-    pub(crate) fn wait(&self) -> Vec<Request> {
+    ///
+    /// Publishers that were answered together come back together. If the writer took the first of
+    /// them at once, the others would wait for a sync of hardly anything. So as long as they keep
+    /// coming, and until as many are there as were answered last, it lets them.
+    pub(crate) fn wait(&self, expected: usize) -> Vec<Request> {
         let mut waiting = self.lock();
         while waiting.requests.is_empty() && !waiting.closed {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut idle = 0;
+        while waiting.requests.len() < expected && !waiting.closed && idle < IDLE_YIELDS_MAX {
+            let before = waiting.requests.len();
+            drop(waiting);
+            std::thread::yield_now();
+            waiting = self.lock();
+            idle = if waiting.requests.len() > before { 0 } else { idle + 1 };
         }
         take_frame(&mut waiting.requests)
     }

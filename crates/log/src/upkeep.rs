@@ -33,12 +33,14 @@ fn named(name: &str) -> io::Result<std::thread::Builder> {
 }
 
 fn write_all(engine: &Engine, mut writer: Writer) {
+    let mut served = 0;
     loop {
-        let requests = engine.queue.wait();
+        let requests = engine.queue.wait(served);
         if requests.is_empty() {
             writer.close();
             return;
         }
+        served = requests.len();
         writer.commit(requests);
         engine.waiting.wake_all();
         if engine.queue.is_empty() {

@@ -319,6 +319,7 @@ impl Writer {
         };
         let old = mem::replace(&mut state.active, active);
         let first_ms = old.first_ms.unwrap_or(self.last_append_ms);
+        state.note_segment(self.segment.capacity, self.last_append_ms - first_ms);
         state.sealed.push(Arc::new(Segment {
             name: old.name,
             salt: old.salt,

@@ -242,6 +242,7 @@ impl Opening {
             tail,
             next_seq: folded.next_seq,
             last_append_ms: folded.last_ms,
+            fast_segment_bytes: 0,
         };
         Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
@@ -301,7 +302,9 @@ impl Opening {
         };
         let tail = Tail::new(self.site.options.tail_bytes);
         let sealed = self.sealed;
-        let state = State { catalog, sealed, active, tail, next_seq, last_append_ms };
+        let fast_segment_bytes = 0;
+        let state =
+            State { catalog, sealed, active, tail, next_seq, last_append_ms, fast_segment_bytes };
         Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
 }
