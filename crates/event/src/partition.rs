@@ -69,6 +69,9 @@ impl PartitionCount {
 
     /// Where an event belongs: by its key, or by its id if it has none.
     pub fn partition_of(self, key: Option<&Key>, id: &EventId) -> Partition {
+        if self.0 == 1 {
+            return Partition::ZERO;
+        }
         let hash = match key {
             Some(key) => xxh3_64(key.as_str().as_bytes()),
             None => xxh3_64(id.as_bytes()),

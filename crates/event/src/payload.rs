@@ -1,12 +1,17 @@
 use std::fmt;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
+use memchr::memmem::Finder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::json::{self, JsonError, Spacing};
 use crate::limits::PAYLOAD_BYTES_MAX;
+
+/// Made once: preparing the search costs more than the search.
+static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_deleted"));
 
 /// What happened, as JSON bytes: checked once, never parsed and printed again. Member order and
 /// number spelling survive; white space between tokens is taken out, so that it fits on a line.
@@ -78,10 +83,8 @@ impl Payload {
         }
         // The search is cheap, and most payloads do not hold the word at all. An escaped spelling
         // of it (`\u005f`) is still the same member name, hence the backslash.
-        let may_say_it = || {
-            memchr::memmem::find(&self.0, b"_deleted").is_some()
-                || memchr::memchr(b'\\', &self.0).is_some()
-        };
+        let may_say_it =
+            || MARKER.find(&self.0).is_some() || memchr::memchr(b'\\', &self.0).is_some();
         if !self.0.starts_with(b"{") || !may_say_it() {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use promethean_event::{EventId, NewEvent, Offset, Seq, Timestamp};
 
-use crate::catalog::Catalog;
+use crate::catalog::Names;
 use crate::error::AppendError;
 use crate::index::{id_hash, key_hash};
 use crate::segment::{FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, encode_body};
@@ -93,7 +93,7 @@ pub(crate) struct BatchEntry {
 }
 
 impl Batch {
-    pub(crate) fn encode(append: &Append, catalog: &Catalog) -> Result<Self, AppendError> {
+    pub(crate) fn encode(append: &Append, names: &Names) -> Result<Self, AppendError> {
         let events = append.events.len();
         if events == 0 {
             return Err(AppendError::Empty);
@@ -107,7 +107,7 @@ impl Batch {
         };
         batch.bytes.resize(FRAME_HEADER_BYTES, 0);
         for event in &append.events {
-            batch.push(event, catalog)?;
+            batch.push(event, names)?;
             if batch.bytes.len() > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
                 return Err(AppendError::TooLarge { events, bytes: batch.bytes.len() });
             }
@@ -115,10 +115,9 @@ impl Batch {
         Ok(batch)
     }
 
-    fn push(&mut self, event: &NewEvent, catalog: &Catalog) -> Result<(), AppendError> {
+    fn push(&mut self, event: &NewEvent, names: &Names) -> Result<(), AppendError> {
         let unknown = || AppendError::UnknownTopic(event.topic.clone());
-        let topic = catalog.id(&event.topic).ok_or_else(unknown)?;
-        let partitions = catalog.live(topic).ok_or_else(unknown)?.definition.partitions;
+        let &(topic, partitions) = names.get(&event.topic).ok_or_else(unknown)?;
         let partition = partitions.partition_of(event.key.as_ref(), &event.id);
         let start = self.bytes.len();
         self.bytes.resize(start + RECORD_HEADER_BYTES, 0);

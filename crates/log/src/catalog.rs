@@ -2,6 +2,8 @@
 //! log itself: whole at the start of each segment, and each change as it happens. So the newest
 //! segment alone tells everything, and older ones can go.
 
+use std::sync::Arc;
+
 use promethean_event::{EventId, Offset, Partition, PartitionCount, Topic};
 
 use crate::codec::{Fields, put_u32, put_u64};
@@ -12,8 +14,12 @@ use crate::topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     topics: Vec<TopicState>,
-    by_name: FastMap<Topic, TopicId>,
+    by_name: Arc<Names>,
 }
+
+/// The numbers of topics and how they are divided: what it takes to encode events. Shared with
+/// publishers, so that they need not stop the writer.
+pub(crate) type Names = FastMap<Topic, (TopicId, PartitionCount)>;
 
 /// One topic: what it is, and where its partitions stand.
 #[derive(Debug, Clone)]
@@ -45,7 +51,11 @@ pub(crate) enum CatalogEntry {
 
 impl Catalog {
     pub(crate) fn id(&self, topic: &Topic) -> Option<TopicId> {
-        self.by_name.get(topic).copied()
+        self.by_name.get(topic).map(|&(id, _)| id)
+    }
+
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.by_name)
     }
 
     pub(crate) fn topic(&self, id: TopicId) -> Option<&TopicState> {
@@ -105,7 +115,7 @@ impl Catalog {
             CatalogEntry::Removed { id } => {
                 if let Some(topic) = self.topics.get_mut(id.0 as usize) {
                     topic.removed = true;
-                    self.by_name.remove(&topic.definition.topic);
+                    Arc::make_mut(&mut self.by_name).remove(&topic.definition.topic);
                 }
             }
         }
@@ -117,7 +127,8 @@ impl Catalog {
         while self.topics.len() < id.0 as usize {
             self.topics.push(TopicState::gone());
         }
-        self.by_name.insert(definition.topic.clone(), id);
+        let named = (id, definition.partitions);
+        Arc::make_mut(&mut self.by_name).insert(definition.topic.clone(), named);
         match self.topics.get_mut(id.0 as usize) {
             Some(known) => {
                 known.definition = definition.clone();

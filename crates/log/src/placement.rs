@@ -30,7 +30,9 @@ pub(crate) struct Placement<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fresh {
     /// Which of the accepted batches it is in.
-    pub(crate) batch: usize,
+    pub(crate) batch: u32,
+    /// Where it stands in the segment, once that is known.
+    pub(crate) position: u32,
     pub(crate) entry: BatchEntry,
     pub(crate) offset: u64,
     pub(crate) seq: u64,
@@ -65,6 +67,7 @@ impl<'a> Placement<'a> {
         }
         let before = (self.fresh.len(), self.next_seq);
         let mut receipts = Vec::with_capacity(batch.entries.len());
+        self.fresh.reserve(batch.entries.len());
         for entry in &batch.entries {
             match self.place_entry(&batch, entry) {
                 Ok(receipt) => receipts.push(receipt),
@@ -86,8 +89,8 @@ impl<'a> Placement<'a> {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.last = Some((entry.lane, offset + 1));
-        let batch = self.accepted.len();
-        self.fresh.push(Fresh { batch, entry: *entry, offset, seq });
+        let batch = self.accepted.len() as u32;
+        self.fresh.push(Fresh { batch, position: 0, entry: *entry, offset, seq });
         let (offset, seq) = (Offset::new(offset), Seq::new(seq));
         Ok(Receipt { lane: entry.lane, offset, seq, duplicate: false })
     }
@@ -173,7 +176,7 @@ impl<'a> Placement<'a> {
             return Err(self.conflict(entry));
         };
         // A batch that is still being placed is not among the accepted ones.
-        let first = self.accepted.get(fresh.batch).unwrap_or(batch).body(&fresh.entry);
+        let first = self.accepted.get(fresh.batch as usize).unwrap_or(batch).body(&fresh.entry);
         if !same_content(first, batch.body(entry)) {
             return Err(self.conflict(entry));
         }

@@ -73,6 +73,14 @@ struct Pending {
     header: FrameHeader,
 }
 
+/// A frame that is on its way to the readers.
+struct Shown {
+    first_seq: u64,
+    position: u32,
+    bytes: Bytes,
+    fresh: Vec<Fresh>,
+}
+
 impl Writer {
     pub(crate) fn new(engine: Arc<Engine>, segment: OpenSegment) -> Self {
         let (next_seq, last_append_ms) = {
@@ -118,14 +126,20 @@ impl Writer {
                 Err(error) => answer.give(Err(error)),
             }
         }
-        let (batches, fresh, next_seq) = placement.finish();
+        let (batches, mut fresh, next_seq) = placement.finish();
         let result = if fresh.is_empty() {
             self.sync_for_duplicates(durability)
         } else {
-            self.write_events(batches, &fresh, system).and_then(|placed| {
+            self.write_events(batches, &mut fresh, system).and_then(|(position, bytes)| {
                 // Not before: a full disk must not take back a place that was given.
                 waiting = answer_unsynced(mem::take(&mut waiting), appended_at);
-                self.finish_events(placed, next_seq, durability)
+                let first_seq = mem::replace(&mut self.next_seq, next_seq);
+                if durability == Durability::Synced {
+                    self.sync()?;
+                }
+                let shown = Shown { first_seq, position, bytes, fresh };
+                self.show(shown, || answer_all(mem::take(&mut waiting), &Ok(()), appended_at));
+                Ok(())
             })
         };
         let result = result.map_err(|error| self.note(error));
@@ -152,17 +166,17 @@ impl Writer {
         Timestamp::from_millis(self.last_append_ms)
     }
 
-    /// Writes the new events as one frame. Gives its bytes and what the index needs.
+    /// Writes the new events as one frame. Gives its place and bytes.
     fn write_events(
         &mut self,
         batches: Vec<Batch>,
-        fresh: &[Fresh],
+        fresh: &mut [Fresh],
         system: bool,
-    ) -> Result<(u64, Bytes, Vec<Indexed>), WriteError> {
+    ) -> Result<(u32, Bytes), WriteError> {
         let records: u64 = fresh.iter().map(|fresh| record_bytes(fresh) as u64).sum();
         self.make_room(FRAME_HEADER_BYTES as u64 + records, system)?;
         let position = self.segment.position;
-        let (bytes, indexed) = self.gather(batches, fresh);
+        let bytes = self.gather(batches, fresh);
         let header = FrameHeader {
             kind: FrameKind::Events,
             body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
@@ -174,27 +188,26 @@ impl Writer {
             position: self.segment.position as u32,
         };
         let bytes = self.write(Pending { bytes, header })?;
-        Ok((position, bytes, indexed))
+        Ok((position as u32, bytes))
     }
 
     /// Puts headers on the new records. The bytes of a lone batch stay where they are.
-    fn gather(&self, mut batches: Vec<Batch>, fresh: &[Fresh]) -> (Vec<u8>, Vec<Indexed>) {
+    fn gather(&self, mut batches: Vec<Batch>, fresh: &mut [Fresh]) -> Vec<u8> {
         let alone = batches.len() == 1
             && batches.first().is_some_and(|batch| batch.entries.len() == fresh.len());
         let mut bytes = match batches.first_mut() {
             Some(batch) if alone => mem::take(&mut batch.bytes),
             _ => {
-                let records: usize = fresh.iter().map(record_bytes).sum();
+                let records: usize = fresh.iter().map(|fresh| record_bytes(fresh)).sum();
                 let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + records);
                 bytes.resize(FRAME_HEADER_BYTES, 0);
                 bytes
             }
         };
-        let mut indexed = Vec::with_capacity(fresh.len());
         let mut start = FRAME_HEADER_BYTES;
         for fresh in fresh {
             let entry = &fresh.entry;
-            if !alone && let Some(batch) = batches.get(fresh.batch) {
+            if !alone && let Some(batch) = batches.get(fresh.batch as usize) {
                 let record = entry.start as usize..entry.start as usize + record_bytes(fresh);
                 bytes.extend_from_slice(batch.bytes.get(record).unwrap_or_default());
             }
@@ -202,17 +215,10 @@ impl Writer {
             if let Some(place) = bytes.get_mut(start..start + RECORD_HEADER_BYTES) {
                 place.copy_from_slice(&header);
             }
-            indexed.push(Indexed {
-                lane: entry.lane,
-                offset: fresh.offset,
-                position: (self.segment.position + start as u64) as u32,
-                id: entry.id,
-                id_hash: entry.id_hash,
-                key_hash: entry.key_hash,
-            });
+            fresh.position = (self.segment.position + start as u64) as u32;
             start += record_bytes(fresh);
         }
-        (bytes, indexed)
+        bytes
     }
 
     const fn record_header(&self, fresh: &Fresh) -> RecordHeader {
@@ -227,32 +233,31 @@ impl Writer {
         }
     }
 
-    /// Syncs if asked to, and lets readers see the frame.
-    fn finish_events(
-        &mut self,
-        (position, bytes, indexed): (u64, Bytes, Vec<Indexed>),
-        next_seq: u64,
-        durability: Durability,
-    ) -> Result<(), WriteError> {
-        let first_seq = mem::replace(&mut self.next_seq, next_seq);
-        if durability == Durability::Synced {
-            self.sync()?;
-        }
+    /// Lets readers see a frame. Publishers are answered first, and go on while the index takes it
+    /// up; whoever reads now waits until it has, so that nobody misses what he was told is there.
+    fn show(&self, shown: Shown, answer: impl FnOnce()) {
         let mut state = self.engine.write();
+        answer();
         let state = &mut *state;
+        let Shown { first_seq, position, bytes, fresh } = shown;
         let append_ms = self.last_append_ms;
-        state.next_seq = next_seq;
+        state.next_seq = self.next_seq;
         state.last_append_ms = append_ms;
-        let position = position as u32;
         state.active.first_ms.get_or_insert(append_ms);
         state.active.end_position = self.segment.position;
         state.active.index.add_frame(FrameSample { seq: first_seq, append_ms, position });
-        state.active.index.add(&indexed);
+        state.active.index.add(fresh.iter().map(|fresh| Indexed {
+            lane: fresh.entry.lane,
+            offset: fresh.offset,
+            position: fresh.position,
+            id: fresh.entry.id,
+            id_hash: fresh.entry.id_hash,
+            key_hash: fresh.entry.key_hash,
+        }));
         state.tail.push(self.segment.name, position, bytes);
-        for event in &indexed {
-            state.catalog.advance(event.lane, event.offset + 1, event.id);
+        for fresh in &fresh {
+            state.catalog.advance(fresh.entry.lane, fresh.offset + 1, fresh.entry.id);
         }
-        Ok(())
     }
 
     /// Writes a frame at the end of the segment, without a sync.

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use promethean_event::EventId;
 
@@ -15,6 +15,8 @@ pub(crate) struct ActiveIndex {
     ids: HashChain,
     keys: HashChain,
     id_range: Option<IdRange>,
+    /// The lane that is being added to, taken out of `lanes`.
+    last: Option<(Lane, ActiveLane)>,
 }
 
 /// Positions of a lane's events. Offsets in a segment that nobody cleaned have no holes, except
@@ -51,14 +53,34 @@ impl ActiveIndex {
         }
     }
 
-    pub(crate) fn add(&mut self, events: &[Indexed]) {
+    pub(crate) fn add(&mut self, events: impl ExactSizeIterator<Item = Indexed>) {
         let range = self.id_range.get_or_insert(IdRange::EMPTY);
+        let mut ids = self.ids.lock();
+        let mut keys = self.keys.lock();
         for event in events {
             range.add(event.id);
-            self.lanes.entry(event.lane).or_default().push(event.offset, event.position);
+            // Mostly the lane of the event before.
+            match &mut self.last {
+                Some((lane, positions)) if *lane == event.lane => {
+                    positions.push(event.offset, event.position);
+                }
+                last => {
+                    if let Some((lane, positions)) = last.take() {
+                        self.lanes.insert(lane, positions);
+                    }
+                    let mut positions = self.lanes.remove(&event.lane).unwrap_or_default();
+                    positions.push(event.offset, event.position);
+                    *last = Some((event.lane, positions));
+                }
+            }
+            ids.push(event.id_hash, event.position);
+            if let Some(hash) = event.key_hash {
+                keys.push(hash, event.position);
+            }
         }
-        self.ids.extend(events.iter().map(|event| (event.id_hash, event.position)));
-        self.keys.extend(events.iter().filter_map(|event| Some((event.key_hash?, event.position))));
+        if let Some((lane, positions)) = self.last.take() {
+            self.lanes.insert(lane, positions);
+        }
     }
 
     /// First and last offset of a lane.
@@ -170,13 +192,12 @@ struct Link {
 }
 
 impl HashChain {
-    fn extend(&self, entries: impl Iterator<Item = (u64, u32)>) {
-        let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chain.links.extend(entries.map(|(hash, position)| Link { hash, position, before: 0 }));
+    fn lock(&self) -> MutexGuard<'_, Chain> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, hash: u64) -> Vec<u32> {
-        let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chain = self.lock();
         chain.catch_up();
         let mut found = Vec::new();
         let mut next = chain.newest.get(&hash).copied().unwrap_or(0);
@@ -189,7 +210,7 @@ impl HashChain {
     }
 
     fn newest(&self) -> Vec<u32> {
-        let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chain = self.lock();
         chain.catch_up();
         let places = chain.newest.values();
         let links = places.filter_map(|place| chain.links.get(place.checked_sub(1)? as usize));
@@ -198,6 +219,10 @@ impl HashChain {
 }
 
 impl Chain {
+    fn push(&mut self, hash: u64, position: u32) {
+        self.links.push(Link { hash, position, before: 0 });
+    }
+
     fn catch_up(&mut self) {
         let fresh = self.links.get_mut(self.linked..).unwrap_or_default();
         for (place, link) in (self.linked as u32..).zip(fresh) {

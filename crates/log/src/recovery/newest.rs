@@ -225,6 +225,6 @@ impl Folded {
             self.catalog.advance(lane, record.offset().get() + 1, id);
             start += record.bytes();
         }
-        self.index.add(&indexed);
+        self.index.add(indexed.into_iter());
     }
 }
