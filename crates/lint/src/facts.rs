@@ -240,7 +240,9 @@ impl Facts {
     /// Makes one object of several with the same name and scope: an enum and its `impl`s, a class
     /// and what is assigned to its members.
     pub(crate) fn merge_objects(&mut self) {
-        for bindings in self.bindings.values_mut().filter(|bindings| bindings.len() > 1) {
+        let is_object = |of: &&Binding| matches!(of.value, Bound::Value(Expr::Object(_)));
+        let several = |of: &&mut Vec<Binding>| of.iter().filter(is_object).nth(1).is_some();
+        for bindings in self.bindings.values_mut().filter(several) {
             let mut merged: Vec<Binding> = Vec::with_capacity(bindings.len());
             for binding in bindings.drain(..) {
                 let earlier = merged.iter_mut().find(|earlier| earlier.scope == binding.scope);

@@ -19,7 +19,7 @@
 //!
 //! The way of a file: `files` lists it, `language` parses it and lowers its syntax tree to
 //! language-neutral `facts`, `resolve` finds the texts that arguments stand for, over imports
-//! (`modules`), `sites` and `headers` are what calls name, `rules` judge, [`format`] shows.
+//! (`modules`), `sites` and `headers` are what calls name, `rules` judge, [`mod@format`] shows.
 
 mod settings;
 
@@ -38,6 +38,8 @@ mod modules;
 mod resolve;
 
 mod sites;
+
+mod callers;
 
 mod headers;
 

@@ -119,7 +119,7 @@ impl Module {
     fn new(path: &str, family: Family) -> Self {
         let mut folder: Vec<Box<str>> = path.split('/').map(Into::into).collect();
         let name = folder.pop().unwrap_or_default();
-        let stem = name.split('.').next().unwrap_or(&name);
+        let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
         let mut path: Vec<Box<str>> = folder
             .iter()
             .filter(|part| is_kept(part))

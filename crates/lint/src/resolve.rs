@@ -1,10 +1,10 @@
 //! What texts an expression stands for, over the names of its file and those it imports.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::facts::{Bound, Call, Entry, Expr, Import, ModuleBase, ModuleRef};
-use crate::language::{Family, rust_module};
+use crate::facts::{Bound, Call, Entry, Expr, Facts, Import, ModuleBase, ModuleRef};
+use crate::language::{Family, Reader, rust_module};
 use crate::limits::{ALTERNATIVES_MAX, RESOLVE_STEPS_MAX, RESOLVE_VISITS_MAX};
 use crate::modules::Modules;
 use crate::settings::Checked;
@@ -16,6 +16,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) settings: &'a Checked<'a>,
     modules: Modules,
     visits: Cell<usize>,
+    reader: RefCell<Reader>,
 }
 
 /// Where an expression stands: in which file, and inside which call of its function.
@@ -96,7 +97,13 @@ impl<'a> Place<'a> {
 impl<'a> Resolver<'a> {
     pub(crate) fn new(files: &'a [SourceFile], settings: &'a Checked<'a>) -> Self {
         let modules = Modules::new(files.iter().map(|file| (file.path.as_str(), file.language)));
-        Self { files, settings, modules, visits: Cell::new(0) }
+        Self { files, settings, modules, visits: Cell::new(0), reader: RefCell::default() }
+    }
+
+    /// What a file says, parsed now if need be.
+    pub(crate) fn facts(&self, file: usize) -> Option<&'a Facts> {
+        let source = self.files.get(file)?;
+        Some(source.facts(&mut self.reader.borrow_mut(), self.settings))
     }
 
     /// The texts that a topic argument stands for.
@@ -217,26 +224,30 @@ impl<'a> Resolver<'a> {
 
     /// `head.member.member`: the head by scope, import, module path or star import.
     fn path(&self, place: &Place<'a>, at: usize, parts: &'a [Box<str>]) -> Vec<Value<'a>> {
-        let (Some((head, rest)), Some(file)) = (parts.split_first(), self.files.get(place.file))
+        let (Some((head, rest)), Some(facts)) = (parts.split_first(), self.facts(place.file))
         else {
             return vec![Value::Unknown];
         };
-        let bound = file.facts.lookup(head, at);
+        let bound = facts.lookup(head, at);
         if !bound.is_empty() {
             let values = bound.into_iter().flat_map(|bound| self.bound(place, bound)).collect();
             return self.members(values, rest);
         }
-        if let Some(import) = file.facts.imports.get(head) {
+        if let Some(import) = facts.imports.get(head) {
             return self.members(self.imported(place, import), rest);
         }
-        if parts.len() > 1 && file.language.is_some_and(|of| of.family() == Family::Rust) {
+        if parts.len() > 1 && self.family(place.file) == Some(Family::Rust) {
             let values = self.by_module_path(place, parts);
             if !values.is_empty() {
                 return values;
             }
         }
-        let values = self.by_star(place, &file.facts.stars, head);
+        let values = self.by_star(place, &facts.stars, head);
         if values.is_empty() { vec![Value::Unknown] } else { self.members(values, rest) }
+    }
+
+    fn family(&self, file: usize) -> Option<Family> {
+        Some(self.files.get(file)?.language?.family())
     }
 
     fn bound(&self, place: &Place<'a>, bound: &'a Bound) -> Vec<Value<'a>> {
@@ -318,14 +329,17 @@ impl<'a> Resolver<'a> {
         let Some(file) = self.files.get(place.file).filter(|_| visits < RESOLVE_VISITS_MAX) else {
             return Vec::new();
         };
-        let bound = file.facts.lookup(name, file.text.len());
+        let Some(facts) = self.facts(place.file) else {
+            return Vec::new();
+        };
+        let bound = facts.lookup(name, file.text.len());
         if !bound.is_empty() {
             return bound.into_iter().flat_map(|bound| self.bound(place, bound)).collect();
         }
-        if let Some(import) = file.facts.imports.get(name) {
+        if let Some(import) = facts.imports.get(name) {
             return self.imported(place, import);
         }
-        let exports = file.facts.lookup("module.exports", file.text.len());
+        let exports = facts.lookup("module.exports", file.text.len());
         let exports = exports.into_iter().flat_map(|bound| self.bound(place, bound));
         let exported: Vec<_> = exports
             .flat_map(|value| match value {
@@ -340,7 +354,7 @@ impl<'a> Resolver<'a> {
         if let Some(file) = self.modules.find(place.file, &child) {
             return vec![Value::Module(file)];
         }
-        self.by_star(place, &file.facts.stars, name)
+        self.by_star(place, &facts.stars, name)
     }
 
     fn by_star(&self, place: &Place<'a>, stars: &'a [ModuleRef], name: &str) -> Vec<Value<'a>> {
@@ -487,8 +501,7 @@ impl<'a> Resolver<'a> {
         for callee in self.values(place, &call.callee) {
             match callee {
                 Value::Function { file, start } => {
-                    let function =
-                        self.files.get(file).and_then(|of| of.facts.functions.get(&start));
+                    let function = self.facts(file).and_then(|facts| facts.functions.get(&start));
                     let Some(function) = function else {
                         continue;
                     };

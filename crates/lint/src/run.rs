@@ -1,4 +1,7 @@
 //! One run: list, read on several threads, resolve, judge.
+//!
+//! Files in which no call of interest can stand are parsed only when an import or a wrapper leads
+//! to them, which for most projects is most of the time saved.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -63,11 +66,20 @@ pub fn lint(request: &Request<'_>) -> Result<Report, LintError> {
         sources.push(unread(path, what));
     }
     sources.push(manifest(&catalogue));
-    let resolver = Resolver::new(&sources, &settings);
-    let sites = sites::find(&resolver);
+    let sites = find_sites(&sources, &settings)?;
     let findings = judge(request, &settings, &catalogue, (&sources, &sites));
     let sites = sites.topics.iter().filter_map(|site| Site::new(site, sources.get(site.file)?));
     Ok(Report { findings, sites: sites.collect(), files: walked.files.len(), known: 0 })
+}
+
+/// On a thread of its own: files are parsed there too, when an import leads to them.
+fn find_sites(sources: &[SourceFile], settings: &Checked<'_>) -> Result<Sites, LintError> {
+    let work = || sites::find(&Resolver::new(sources, settings));
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let worker = builder.spawn_scoped(scope, work).map_err(LintError::Thread)?;
+        worker.join().map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
+    })
 }
 
 /// Runs every rule that is not off. Findings are ordered by place.
@@ -106,13 +118,13 @@ fn judge(
 fn manifest(catalogue: &Catalogue) -> SourceFile {
     let given = catalogue.manifest.clone().unwrap_or_default();
     let path = if given.path.is_empty() { "prom.toml".to_owned() } else { given.path };
-    SourceFile::new(path, given.text, None, Facts::default())
+    SourceFile::new(path, given.text, None)
 }
 
 fn unread(path: String, what: String) -> SourceFile {
     let failures = vec![Failure { span: 0..0, what }];
     let facts = Facts { failures, ..Facts::default() };
-    SourceFile::new(path, String::new(), None, facts)
+    SourceFile::new(path, String::new(), None).with_facts(facts)
 }
 
 /// Reads all files, on as many threads as there are processors, and gives them in order.
@@ -162,6 +174,9 @@ fn read(file: &Listed, reader: &mut Reader, settings: &Checked<'_>) -> SourceFil
     let Ok(text) = String::from_utf8(bytes) else {
         return unread(file.path.clone(), "is not UTF-8".to_owned());
     };
-    let facts = reader.read(file.language, &text, settings);
-    SourceFile::new(file.path.clone(), text, Some(file.language), facts)
+    let source = SourceFile::new(file.path.clone(), text, Some(file.language));
+    if settings.may_call(&source.text) {
+        source.facts(reader, settings);
+    }
+    source
 }

@@ -141,6 +141,9 @@ pub enum SettingsError {
     /// `topic_pattern` is not a regular expression.
     #[error("lint.topic_pattern is not a regular expression")]
     TopicPattern(#[source] Box<regex::Error>),
+    /// The names of `calls` are too many or too long.
+    #[error("the names in lint.calls cannot be searched for")]
+    Calls(#[source] Box<regex::Error>),
     /// A key of `severity` is neither the name nor the id of a rule.
     #[error("lint.severity.{given:?} is no rule; did you mean {nearest:?}?")]
     UnknownRule {
@@ -171,6 +174,8 @@ pub(crate) struct Checked<'a> {
     pub(crate) calls: HashMap<String, CallRule>,
     pub(crate) levels: HashMap<&'static str, Level>,
     pub(crate) unregistered_allow: Vec<promethean_event::Pattern>,
+    /// The names of the calls: a file without any of them names no topic by itself.
+    words: Regex,
 }
 
 impl<'a> Checked<'a> {
@@ -185,16 +190,22 @@ impl<'a> Checked<'a> {
             property: None,
             receivers: Vec::new(),
         });
-        let calls = built_in
+        let calls: HashMap<String, CallRule> = built_in
             .chain(given.calls.iter().cloned())
             .map(|call| (call.name.clone(), call))
             .collect();
+        let words = words(calls.keys())?;
         let allow = given.unregistered_allow.iter();
         let unregistered_allow = allow
             .map(|pattern| promethean_event::Pattern::new(pattern))
             .collect::<Result<_, _>>()
             .map_err(SettingsError::AllowPattern)?;
-        Ok(Self { given, topic, calls, levels: levels(given)?, unregistered_allow })
+        Ok(Self { given, topic, calls, levels: levels(given)?, unregistered_allow, words })
+    }
+
+    /// Whether a call may stand in `text`. Cheap: most files of a project have none.
+    pub(crate) fn may_call(&self, text: &str) -> bool {
+        self.words.is_match(text)
     }
 
     /// Whether `name` is the name of a call that declares a topic.
@@ -205,6 +216,14 @@ impl<'a> Checked<'a> {
     pub(crate) fn level(&self, rule: &str) -> Level {
         self.levels.get(rule).copied().unwrap_or(Level::Off)
     }
+}
+
+/// Any of the names, as a whole word.
+fn words<'n>(names: impl Iterator<Item = &'n String>) -> Result<Regex, SettingsError> {
+    let mut names: Vec<String> = names.map(|name| regex::escape(name)).collect();
+    names.sort();
+    Regex::new(&format!(r"(?-u:\b)(?:{})(?-u:\b)", names.join("|")))
+        .map_err(|error| SettingsError::Calls(Box::new(error)))
 }
 
 fn levels(given: &Settings) -> Result<HashMap<&'static str, Level>, SettingsError> {

@@ -1,7 +1,8 @@
 //! The places where code names a topic or a header.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use crate::callers::Callers;
 use crate::facts::{Argument, Bound, Call, CallShape, Expr, Span};
 use crate::headers::HeaderUse;
 use crate::limits::SHOWN_CHARS_MAX;
@@ -50,8 +51,9 @@ const BUSES: &[&str] = &["bus", "client", "eventBus", "event_bus", "prom", "prom
 
 pub(crate) fn find(resolver: &Resolver<'_>) -> Sites {
     let mut finder = Finder { resolver, sites: Sites::default(), waiting: Vec::new() };
+    // What is not parsed by now has no call by one of the names.
     for (file, source) in resolver.files.iter().enumerate() {
-        for call in &source.facts.calls {
+        for call in source.known().map(|facts| &facts.calls).into_iter().flatten() {
             finder.call(file, call);
         }
     }
@@ -95,7 +97,7 @@ impl<'a> Finder<'_, 'a> {
     /// stands for (`const send = bus.publish.bind(bus)`).
     fn rule_of(&self, file: usize, call: &Call, name: &str) -> Option<&'a CallRule> {
         let calls = &self.resolver.settings.calls;
-        let facts = &self.resolver.files.get(file)?.facts;
+        let facts = self.resolver.facts(file)?;
         let rule = calls.get(name).or_else(|| {
             if call.shape != CallShape::Function {
                 return None;
@@ -282,7 +284,7 @@ impl<'a> Finder<'_, 'a> {
         let [name] = parts.as_slice() else {
             return None;
         };
-        match self.resolver.files.get(file)?.facts.lookup(name, at).as_slice() {
+        match self.resolver.facts(file)?.lookup(name, at).as_slice() {
             [Bound::Parameter { function, index }] => Some((file, *function, *index)),
             _ => None,
         }
@@ -294,11 +296,11 @@ impl<'a> Finder<'_, 'a> {
         if self.waiting.is_empty() {
             return;
         }
-        let callers = self.callers();
+        let mut callers = Callers::default();
         let mut seen: HashSet<(Parameter, CallKind)> = HashSet::new();
         while let Some((parameter, open)) = self.waiting.pop() {
             let (file, function, index) = parameter;
-            let calls = callers.get(&(file, function)).cloned().unwrap_or_default();
+            let calls = callers.of(self.resolver, file, function);
             if calls.is_empty() {
                 self.sites.topics.push(open);
                 continue;
@@ -306,8 +308,7 @@ impl<'a> Finder<'_, 'a> {
             if !seen.insert((parameter, open.kind)) {
                 continue;
             }
-            let facts = self.resolver.files.get(file).map(|file| &file.facts);
-            let of = facts.and_then(|facts| facts.functions.get(&function));
+            let of = self.resolver.facts(file).and_then(|facts| facts.functions.get(&function));
             let name = of.and_then(|of| of.parameters.get(index)).map_or("", |name| &**name);
             for (file, call) in calls {
                 let called = call.name().unwrap_or_default();
@@ -321,21 +322,6 @@ impl<'a> Finder<'_, 'a> {
                 }
             }
         }
-    }
-
-    /// Who calls which function of the project.
-    fn callers(&self) -> HashMap<(usize, usize), Vec<(usize, &'a Call)>> {
-        let mut callers: HashMap<_, Vec<_>> = HashMap::new();
-        for (file, source) in self.resolver.files.iter().enumerate() {
-            for call in &source.facts.calls {
-                for value in self.resolver.look(&Place::new(file), &call.callee) {
-                    if let Value::Function { file: of, start } = value {
-                        callers.entry((of, start)).or_default().push((file, call));
-                    }
-                }
-            }
-        }
-        callers
     }
 }
 

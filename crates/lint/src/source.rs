@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use crate::facts::{Facts, Span};
-use crate::language::Language;
+use crate::language::{Language, Reader};
+use crate::settings::Checked;
 
 /// A file with its facts.
 #[derive(Debug)]
@@ -13,7 +14,8 @@ pub(crate) struct SourceFile {
     pub(crate) text: String,
     /// `None` for the manifest.
     pub(crate) language: Option<Language>,
-    pub(crate) facts: Facts,
+    /// What it says; unset until it is needed.
+    facts: OnceLock<Facts>,
     /// Where lines begin; made when the first is asked for.
     lines: OnceLock<Vec<usize>>,
 }
@@ -26,13 +28,27 @@ pub(crate) struct Position {
 }
 
 impl SourceFile {
-    pub(crate) fn new(
-        path: String,
-        text: String,
-        language: Option<Language>,
-        facts: Facts,
-    ) -> Self {
-        Self { path, text, language, facts, lines: OnceLock::new() }
+    /// A file that is not parsed yet.
+    pub(crate) fn new(path: String, text: String, language: Option<Language>) -> Self {
+        Self { path, text, language, facts: OnceLock::new(), lines: OnceLock::new() }
+    }
+
+    /// The same with what it says.
+    pub(crate) fn with_facts(self, facts: Facts) -> Self {
+        Self { facts: OnceLock::from(facts), ..self }
+    }
+
+    /// What it says, if it was parsed.
+    pub(crate) fn known(&self) -> Option<&Facts> {
+        self.facts.get()
+    }
+
+    /// What it says, parsed now if need be.
+    pub(crate) fn facts(&self, reader: &mut Reader, settings: &Checked<'_>) -> &Facts {
+        self.facts.get_or_init(|| match self.language {
+            Some(language) => reader.read(language, &self.text, settings),
+            None => Facts::default(),
+        })
     }
 
     /// The number of the line in which `at` stands, from 0, and where it begins.

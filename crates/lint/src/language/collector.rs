@@ -34,6 +34,10 @@ impl<'a> Collector<'a> {
 
     /// Walks the named children with `visit`, unless the tree is too deep.
     pub(super) fn children(&mut self, node: Node<'_>, visit: fn(&mut Self, Node<'_>)) {
+        // Most nodes are leaves, and a cursor costs an allocation.
+        if node.named_child_count() == 0 {
+            return;
+        }
         self.deeper(node, |collector| {
             let mut cursor = node.walk();
             for child in node.named_children(&mut cursor) {
@@ -170,6 +174,9 @@ pub(super) fn join(mut of: Vec<Expr>) -> Expr {
 
 /// The named children of `node` without comments.
 pub(super) fn parts<'t>(node: Node<'t>) -> Vec<Node<'t>> {
+    if node.named_child_count() == 0 {
+        return Vec::new();
+    }
     let mut cursor = node.walk();
     node.named_children(&mut cursor).filter(|child| !child.is_extra()).collect()
 }

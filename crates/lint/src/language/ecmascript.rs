@@ -10,7 +10,12 @@ use crate::limits::{CHAIN_CALLS_MAX, EXPRESSION_DEPTH_MAX};
 
 pub(super) fn visit(collector: &mut Collector<'_>, node: Node<'_>) {
     match node.kind() {
-        "comment" => {}
+        // Types name nothing that is called.
+        "comment"
+        | "type_annotation"
+        | "type_arguments"
+        | "interface_declaration"
+        | "type_alias_declaration" => {}
         "import_statement" => import(collector, node),
         "export_statement" => export(collector, node),
         "variable_declarator" => declare(collector, node),
@@ -141,6 +146,16 @@ fn export(collector: &mut Collector<'_>, node: Node<'_>) {
     let source = node.child_by_field_name("source").map(|source| module(collector, source));
     if let Some(value) = node.child_by_field_name("value") {
         let value = lower(collector, value, 0);
+        collector.bind("default", value);
+    }
+    let mut cursor = node.walk();
+    if node.children(&mut cursor).any(|child| child.kind() == "default")
+        && let Some(declared) = node.child_by_field_name("declaration")
+    {
+        let value = match declared.kind() {
+            "function_declaration" => Expr::Function(declared.start_byte()),
+            _ => Expr::name(declared.start_byte(), collector.field(declared, "name")),
+        };
         collector.bind("default", value);
     }
     for part in parts(node) {
@@ -279,7 +294,8 @@ fn class(collector: &mut Collector<'_>, node: Node<'_>) {
     };
     let mut members = Vec::new();
     for member in parts(body) {
-        let name = member.child_by_field_name("name").or(member.child_by_field_name("property"));
+        let name =
+            member.child_by_field_name("name").or_else(|| member.child_by_field_name("property"));
         let Some(name) = name else {
             continue;
         };
@@ -411,7 +427,8 @@ fn entries(collector: &Collector<'_>, node: Node<'_>, depth: usize) -> Vec<Entry
 }
 
 fn lower_call(collector: &Collector<'_>, node: Node<'_>, depth: usize) -> Call {
-    let function = node.child_by_field_name("function").or(node.child_by_field_name("constructor"));
+    let part = if node.kind() == "new_expression" { "constructor" } else { "function" };
+    let function = node.child_by_field_name(part);
     let callee = function.map_or(Expr::Opaque, |callee| lower(collector, callee, depth + 1));
     let listed = node.child_by_field_name("arguments").map(parts).unwrap_or_default();
     let arguments = listed.into_iter().map(|argument| Argument {

@@ -303,7 +303,7 @@ fn string(collector: &Collector<'_>, node: Node<'_>, depth: usize) -> Expr {
             }
             "interpolation" => {
                 let plain = part.child_by_field_name("format_specifier").is_none();
-                let value = part.child_by_field_name("expression").or(part.named_child(0));
+                let value = part.child_by_field_name("expression").or_else(|| part.named_child(0));
                 let value = value.filter(|_| plain);
                 of.push(value.map_or(Expr::Opaque, |value| lower(collector, value, depth + 1)));
             }

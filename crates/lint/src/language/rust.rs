@@ -91,7 +91,7 @@ fn container(collector: &mut Collector<'_>, node: Node<'_>) {
     let Some(body) = node.child_by_field_name("body") else {
         return;
     };
-    let name = node.child_by_field_name("name").or(node.child_by_field_name("type"));
+    let name = node.child_by_field_name("name").or_else(|| node.child_by_field_name("type"));
     // `impl<T> Topic for Heartbeat<T>` is about `Heartbeat`.
     let name = name.map(|name| name.child_by_field_name("type").unwrap_or(name));
     let name = name.map_or("", |name| collector.text(name));
@@ -349,7 +349,7 @@ fn chain(collector: &Collector<'_>, callee: Node<'_>) -> Vec<Box<str>> {
                 }
                 let name = function.map(|function| {
                     let field = function.child_by_field_name("field");
-                    field.or(function.child_by_field_name("name")).unwrap_or(function)
+                    field.or_else(|| function.child_by_field_name("name")).unwrap_or(function)
                 });
                 names.extend(name.map(|name| collector.text(name).into()));
                 function.and_then(|function| function.child_by_field_name("value"))

@@ -247,7 +247,8 @@ pub(super) fn attribute(collector: &mut Collector<'_>, node: Node<'_>) {
     let Some(attribute) = node.named_child(0) else {
         return;
     };
-    let Some(tree) = attribute.child_by_field_name("arguments").or(token_tree(attribute)) else {
+    let Some(tree) = attribute.child_by_field_name("arguments").or_else(|| token_tree(attribute))
+    else {
         return;
     };
     let arguments = arguments(collector, tree, 0);
@@ -273,7 +274,7 @@ pub(super) fn attribute(collector: &mut Collector<'_>, node: Node<'_>) {
 /// The text that `#[serde(rename = "…")]` gives.
 pub(super) fn renamed(collector: &Collector<'_>, node: Node<'_>) -> Option<Expr> {
     let attribute = node.named_child(0)?;
-    let tree = attribute.child_by_field_name("arguments").or(token_tree(attribute))?;
+    let tree = attribute.child_by_field_name("arguments").or_else(|| token_tree(attribute))?;
     let names = ["rename", "serialize", "topic"];
     let named = |argument: &Argument| {
         argument.keyword.as_deref().is_some_and(|keyword| names.contains(&keyword))

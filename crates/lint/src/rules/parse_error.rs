@@ -6,7 +6,8 @@ const DOC: &str = "\
 # parse-error (PROM-L010)
 
 A file could not be read, or not all of it could be parsed. What could be parsed is still checked. One
-finding per file, at the first place.
+finding per file, at the first place. Files that cannot name a topic, since they have none of the
+names of calls and nothing that such a call needs, are not parsed.
 
 ## Why
 
@@ -44,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(context: &Context<'_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for (file, source) in context.files.iter().enumerate() {
-        if let Some(failure) = source.facts.failures.first() {
+        if let Some(failure) = source.known().and_then(|facts| facts.failures.first()) {
             drafts.push(Draft {
                 file,
                 span: failure.span.clone(),

@@ -34,9 +34,9 @@ fn trees_that_are_too_deep() {
         assert!(found.contains(&format!("{name}:1 topic-name Bad")), "{name} {found:?}");
         assert!(found.contains(&format!("{name}:2 parse-error {name}")), "{name} {found:?}");
     }
-    let deep = format!("fn f() {{ m!{}{}; }}\n", "(".repeat(20_000), ")".repeat(20_000));
+    let deep = format!("fn f() {{ publish!{}{}; }}\n", "(".repeat(20_000), ")".repeat(20_000));
     let found = Project::default().file("a.rs", &deep).found();
-    assert_eq!(found, ["a.rs:1 parse-error a.rs"]);
+    assert_eq!(found.last().map(String::as_str), Some("a.rs:1 parse-error a.rs"));
 }
 
 #[test]

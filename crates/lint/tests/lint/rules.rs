@@ -145,8 +145,9 @@ fn system_topics() {
 fn files_that_do_not_parse_are_reported_and_still_read() {
     let project = Project::default()
         .file("a.ts", "bus.publish('Bad', 1);\nconst = ;\n")
-        .file("b.py", "def f(:\n")
-        .file("c.rs", "fn f( {")
+        .file("b.py", "def f(:\n    bus.publish('lost', 1)\n")
+        .file("c.rs", "fn f( { bus.publish()")
+        .file("e.ts", "not a call at all (((")
         .file("d.js", "bus.publish('fine', 1);");
     assert_eq!(
         project.found(),
