@@ -102,7 +102,8 @@ pub struct CallRule {
     /// Where the argument is an object of options, the property that holds the topic.
     #[serde(default)]
     pub property: Option<String>,
-    /// Only calls on these receivers (`bus`, `this.bus`); empty means any. Default empty.
+    /// Only calls on these receivers (`bus`, `this.bus`, or `""` for none); empty means any.
+    /// Default empty.
     #[serde(default)]
     pub receivers: Vec<String>,
 }
@@ -121,6 +122,9 @@ pub enum CallKind {
     /// Declares it, with its type or schema.
     Define,
 }
+
+/// Where a name is too common to be ours on any receiver: called plainly, or on these.
+const OWN: &[&str] = &["", "prom", "promethean", "client"];
 
 const BUILT_IN: &[(&str, CallKind, Option<usize>)] = &[
     ("publish", CallKind::Publish, None),
@@ -188,7 +192,10 @@ impl<'a> Checked<'a> {
             kind,
             argument,
             property: None,
-            receivers: Vec::new(),
+            receivers: match kind {
+                CallKind::Define => OWN.iter().map(|&own| own.to_owned()).collect(),
+                _ => Vec::new(),
+            },
         });
         let calls: HashMap<String, CallRule> = built_in
             .chain(given.calls.iter().cloned())

@@ -117,7 +117,9 @@ impl<'a> Finder<'_, 'a> {
             });
             alias.and_then(|alias| calls.get(alias))
         })?;
-        let receiver = call.receiver().unwrap_or_default();
+        // What is called on something that is not a name has a receiver, too.
+        let unnamed = if call.shape == CallShape::Method { "?" } else { "" };
+        let receiver = call.receiver().unwrap_or_else(|| unnamed.to_owned());
         let last = receiver.rsplit('.').next().unwrap_or_default();
         let wanted = |known: &String| *known == receiver || known == last;
         (rule.receivers.is_empty() || rule.receivers.iter().any(wanted)).then_some(rule)

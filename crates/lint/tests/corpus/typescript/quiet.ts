@@ -15,3 +15,5 @@ buffer.stream(5);
 response.stream();
 fetch("url", { headers: { Authorization: "Bearer" } });
 export const markup = "topic('NOT A CALL')";
+lane.topic("NOT OURS ON A LANE");
+lanes().topic("NOT OURS ON A CALL");
