@@ -33,7 +33,8 @@ pub struct Settings {
     pub unregistered: Option<Level>,
     /// Topics that need not be registered, as patterns (`internal.**`). Default none.
     pub unregistered_allow: Vec<String>,
-    /// Findings known before, from the root. Default none.
+    /// The file of findings known before, from the root. The caller reads it and applies it with
+    /// [`Baseline`](crate::Baseline). Default none.
     pub baseline: Option<String>,
 }
 
