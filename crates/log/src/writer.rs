@@ -198,7 +198,7 @@ impl Writer {
         let mut bytes = match batches.first_mut() {
             Some(batch) if alone => mem::take(&mut batch.bytes),
             _ => {
-                let records: usize = fresh.iter().map(|fresh| record_bytes(fresh)).sum();
+                let records: usize = fresh.iter().map(record_bytes).sum();
                 let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + records);
                 bytes.resize(FRAME_HEADER_BYTES, 0);
                 bytes

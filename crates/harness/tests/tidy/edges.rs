@@ -21,6 +21,7 @@ const ALLOWED: &[Allowed] = &[
     allowed("log", &["event"]),
     allowed("delivery", &["event"]),
     allowed("client", &["event"]),
+    allowed("lint", &["event"]),
     allowed("promethean", &["event", "schema", "log", "delivery"]),
     Allowed { uses_in_tests: &["harness"], ..allowed("mongo", &["event", "promethean"]) },
     Allowed {
@@ -28,7 +29,10 @@ const ALLOWED: &[Allowed] = &[
         ..allowed("gateway", &["event", "schema", "promethean"])
     },
     allowed("harness", &["event", "log", "delivery", "promethean"]),
-    allowed("prom", &["event", "schema", "log", "client", "promethean", "gateway", "mongo"]),
+    allowed(
+        "prom",
+        &["event", "schema", "log", "client", "lint", "promethean", "gateway", "mongo"],
+    ),
 ];
 
 /// Crates of others that only some of ours may use, and why.

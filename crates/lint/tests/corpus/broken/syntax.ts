@@ -1,0 +1,3 @@
+bus.publish("before.error", {}); // @publish before.error
+function broken( {
+  const = ;

@@ -1,0 +1,1 @@
+bus.publish("IN DIST", {});

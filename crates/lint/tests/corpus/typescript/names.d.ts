@@ -1,0 +1,1 @@
+export declare function publish(topic: "IN A DECLARATION FILE"): void; publish("IN A DECLARATION FILE");

@@ -1,0 +1,3 @@
+export default function (name: string) {
+  return setTimeout(() => hub.publish(name, {}), 1);
+}

@@ -1,0 +1,2 @@
+export { PLACED } from "./placed";
+export * from "./shipping";

@@ -1,0 +1,1 @@
+export const SHIPPED = "order.shipped" as const;

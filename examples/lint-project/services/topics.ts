@@ -1,0 +1,4 @@
+export const Topics = {
+  Heartbeat: "heartbeat.received",
+  CpuHigh: "cpu.high",
+} as const;
