@@ -1,7 +1,7 @@
 //! The nouns of Promethean, and nothing else: no I/O, no clock, no async.
 //!
 //! An [`Event`] is what happened: it has an [`EventId`], a [`Topic`], an optional [`Key`],
-//! [`Headers`], and a JSON [`Payload`] that is carried byte for byte. Where it stands is said by
+//! [`Headers`], and a JSON [`Payload`] that keeps its spelling. Where it stands is said by
 //! its [`Partition`] and [`Offset`], which the store assigns, and by the store-wide [`Seq`].
 //! A [`Cursor`] is how far a group has come in one partition. [`limits`] names every bound.
 //!

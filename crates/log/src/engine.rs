@@ -1,6 +1,5 @@
 //! What writer, readers and upkeep see together.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,12 +144,7 @@ impl Engine {
             Err(SideFileError::Io(error)) => Err(error.into()),
             Err(SideFileError::Damaged) => {
                 let rebuilt = self.rebuild(segment)?;
-                question(&rebuilt.index).map_err(|error| match error {
-                    SideFileError::Io(error) => ReadError::Io(error),
-                    SideFileError::Damaged => {
-                        ReadError::Damaged { file: segment.name.index_file(), position: 0 }
-                    }
-                })
+                question(&rebuilt.index).map_err(|error| error.of(segment.name))
             }
         }
     }
@@ -164,18 +158,9 @@ impl Engine {
             return Ok(built);
         }
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
-        let damaged = || ReadError::Damaged { file: name.index_file(), position: 0 };
-        let side =
-            SideFile::open(file, name, segment.salt, &self.filters).map_err(
-                |error| match error {
-                    SideFileError::Io(error) => error.into(),
-                    SideFileError::Damaged => damaged(),
-                },
-            )?;
-        let holes = side.holes().map_err(|error| match error {
-            SideFileError::Io(error) => error.into(),
-            SideFileError::Damaged => damaged(),
-        })?;
+        let side = SideFile::open(file, name, segment.salt, &self.filters);
+        let side = side.map_err(|error| error.of(name))?;
+        let holes = side.holes().map_err(|error| error.of(name))?;
         let rebuilt = Arc::new(Segment {
             name,
             salt: segment.salt,
@@ -300,7 +285,8 @@ pub(crate) struct Upkeep {
 #[derive(Debug, Default)]
 struct UpkeepState {
     spares: Vec<Spare>,
-    spare_names: BTreeSet<u64>,
+    /// The number of the next spare file.
+    next_spare: u64,
     /// How often the bell was rung.
     rung: u64,
     stopping: bool,
@@ -322,14 +308,15 @@ impl Upkeep {
     /// A name for a spare file that no other has.
     pub(crate) fn spare_name(&self) -> String {
         let mut state = self.lock();
-        let number = state.spare_names.last().map_or(0, |last| last + 1);
-        state.spare_names.insert(number);
+        let number = state.next_spare;
+        state.next_spare += 1;
         format!("{number:08x}.spare")
     }
 
     pub(crate) fn note_spare_name(&self, name: &str) {
         let number = name.strip_suffix(".spare").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        self.lock().spare_names.extend(number);
+        let mut state = self.lock();
+        state.next_spare = state.next_spare.max(number.map_or(0, |number| number + 1));
     }
 
     pub(crate) fn spare_count(&self) -> usize {

@@ -118,6 +118,13 @@ impl Log {
         ticket
     }
 
+    /// Makes everything durable that was appended so far, whatever durability was asked for.
+    pub fn sync(&self) -> Ticket<Result<(), AppendError>> {
+        let (ticket, answer) = Ticket::new();
+        self.engine.queue.push(Request::Sync { answer });
+        ticket
+    }
+
     /// Serves what is waiting, where the caller drives the log ([`Drive::Caller`]). Gives the
     /// number of requests.
     pub fn commit_waiting(&self) -> usize {

@@ -15,6 +15,7 @@ pub(crate) enum Request {
     Define { definition: TopicDefinition, answer: Answer<Result<TopicId, AppendError>> },
     Remove { topic: TopicId, answer: Answer<Result<(), AppendError>> },
     Trim { starts: Vec<(Lane, Offset)>, answer: Answer<Result<(), AppendError>> },
+    Sync { answer: Answer<Result<(), AppendError>> },
 }
 
 impl Request {
@@ -22,7 +23,7 @@ impl Request {
         match self {
             Self::Append { answer, .. } => answer.give(Err(error.clone())),
             Self::Define { answer, .. } => answer.give(Err(error.clone())),
-            Self::Remove { answer, .. } | Self::Trim { answer, .. } => {
+            Self::Remove { answer, .. } | Self::Trim { answer, .. } | Self::Sync { answer } => {
                 answer.give(Err(error.clone()));
             }
         }
@@ -31,7 +32,7 @@ impl Request {
     const fn bytes(&self) -> usize {
         match self {
             Self::Append { batch, .. } => batch.bytes.len(),
-            Self::Define { .. } | Self::Remove { .. } | Self::Trim { .. } => 0,
+            Self::Define { .. } | Self::Remove { .. } | Self::Trim { .. } | Self::Sync { .. } => 0,
         }
     }
 }

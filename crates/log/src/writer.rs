@@ -455,7 +455,7 @@ impl Writer {
             Request::Remove { topic, answer } => {
                 answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
             }
-            Request::Trim { starts, answer } if starts.is_empty() => {
+            Request::Sync { answer } => {
                 let synced = self.sync_for_duplicates(Durability::Synced);
                 answer.give(synced.map_err(|error| self.note(error)));
             }

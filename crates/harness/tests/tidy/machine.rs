@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn finds_paths_of_a_machine() {
-        let text = "cd /work/main\nlet a = \"/root/x\";\nfile:///home/me/a\n/farm/b\n(/Users/me)\n";
+        let text = "cd /work/a\nlet a = \"/root/x\";\nfile:///home/me/a\n/farm/b\n(/Users/me)\n";
         assert_eq!(found("docs/a.md", text), [1, 2, 3, 4, 5]);
     }
 
     #[test]
     fn relative_paths_and_addresses_pass() {
-        let text = "./work/main\nsrc/home/page.rs\nhttps://example.org/home/\n${dir}/root/a\n";
+        let text = "./work/a\nsrc/home/page.rs\nhttps://example.org/home/\n${dir}/root/a\n";
         assert!(found("docs/a.md", text).is_empty());
     }
 

@@ -28,6 +28,7 @@ use crate::error::{AppendError, ReadError};
 use crate::log::Log;
 use crate::options::Drive;
 use crate::segment::FileKind;
+use crate::ticket::Ticket;
 use crate::topic::Lane;
 
 use plan::Plan;
@@ -69,7 +70,7 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
     let now = engine.site.options.clock.now().millis();
     let starts = plan::starts(engine, holds, now)?;
     if !starts.is_empty() {
-        trim(log, engine, starts)?;
+        answered(log, engine, log.trim(starts))?;
     }
     let mut cleaned = 0;
     let mut from = 0;
@@ -78,7 +79,7 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
         from = run.end_seq();
         cleaned += run.segments.len();
         // What supersedes an event must be as durable as the event was, before that one goes.
-        trim(log, engine, Vec::new())?;
+        answered(log, engine, log.sync())?;
         let segments = run.segments.clone();
         let replacement = rewrite::rewrite(engine, &run)?;
         swap(engine, segments, replacement)?;
@@ -86,13 +87,16 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
     Ok(cleaned)
 }
 
-/// Moves starts, and sees to it that all that was written before is durable.
-fn trim(log: &Log, engine: &Engine, starts: Vec<(Lane, Offset)>) -> Result<(), CleanError> {
-    let ticket = log.trim(starts);
+/// Waits for an answer of the writer, which may have to be given its turn first.
+fn answered<T>(
+    log: &Log,
+    engine: &Engine,
+    ticket: Ticket<Result<T, AppendError>>,
+) -> Result<T, AppendError> {
     if engine.site.options.drive == Drive::Caller {
         log.commit_waiting();
     }
-    Ok(ticket.wait()?)
+    ticket.wait()
 }
 
 /// Puts the new segment in the place of the old ones, and lets go of their files.

@@ -6,7 +6,7 @@ use promethean_event::Offset;
 use super::{CleanError, Holds};
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
-use crate::index::{SegmentIndex, SideFileError, key_hash};
+use crate::index::{SegmentIndex, key_hash};
 use crate::segment::RecordHeader;
 use crate::topic::{Cleaning, Compaction, Lane, TopicId};
 
@@ -308,35 +308,4 @@ impl Judge<'_> {
 fn split(composite: &[u8]) -> Option<(TopicId, &str)> {
     let (topic, key) = composite.split_first_chunk()?;
     Some((TopicId(u32::from_be_bytes(*topic)), std::str::from_utf8(key).ok()?))
-}
-
-/// Reads what the judge needs of an index.
-impl SegmentIndex {
-    fn lane_entries(&self) -> Result<Vec<crate::index::LaneEntry>, SideFileError> {
-        match self {
-            Self::Memory(_) => Ok(Vec::new()),
-            Self::Side(side) => (0..side.lane_count()).map(|at| side.lane_at(at)).collect(),
-        }
-    }
-
-    fn key_entries(
-        &self,
-        topics: &HashSet<TopicId>,
-    ) -> Result<Vec<crate::index::KeyEntry>, SideFileError> {
-        let Self::Side(side) = self else {
-            return Ok(Vec::new());
-        };
-        let mut entries = Vec::new();
-        for topic in topics {
-            let prefix = topic.get().to_be_bytes();
-            let mut scan = side.keys_from(&prefix)?;
-            while let Some(entry) = scan.next()? {
-                if !entry.composite.starts_with(&prefix) {
-                    break;
-                }
-                entries.push(entry);
-            }
-        }
-        Ok(entries)
-    }
 }

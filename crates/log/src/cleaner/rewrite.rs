@@ -8,7 +8,7 @@ use super::plan::Plan;
 use crate::disk::DiskFile;
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
-use crate::index::{SegmentIndex, SideFile, SideFileError, build};
+use crate::index::{SegmentIndex, SideFile, build};
 use crate::limits::FRAME_BYTES_TARGET;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameEvent, FrameHeader, FrameKind, RECORD_HEADER_BYTES, Record,
@@ -213,10 +213,8 @@ fn publish(
 ) -> Result<Arc<Segment>, CleanError> {
     let disk = &*engine.site.disk;
     let side = build(disk, &*file, name, salt)?;
-    let side = SideFile::open(side, name, salt, &engine.filters).map_err(|error| match error {
-        SideFileError::Io(error) => ReadError::Io(error),
-        SideFileError::Damaged => ReadError::Damaged { file: name.index_file(), position: 0 },
-    })?;
+    let side = SideFile::open(side, name, salt, &engine.filters);
+    let side = side.map_err(|error| error.of(name))?;
     disk.rename(&unfinished, &name.segment_file())?;
     disk.sync_dir()?;
     let footer = side.footer();

@@ -4,7 +4,6 @@ use promethean_event::EventId;
 
 use super::{FrameSample, IdRange};
 use crate::hash::FastMap;
-use crate::limits::FRAME_SAMPLE_BYTES;
 use crate::topic::Lane;
 
 /// The index of the segment that is being written, in memory.
@@ -15,8 +14,6 @@ pub(crate) struct ActiveIndex {
     ids: HashChain,
     keys: HashChain,
     id_range: Option<IdRange>,
-    /// The lane that is being added to, taken out of `lanes`.
-    last: Option<(Lane, ActiveLane)>,
 }
 
 /// Positions of a lane's events. Offsets in a segment that nobody cleaned have no holes, except
@@ -45,22 +42,18 @@ pub(crate) struct Indexed {
 
 impl ActiveIndex {
     pub(crate) fn add_frame(&mut self, sample: FrameSample) {
-        let far = |last: &FrameSample| {
-            u64::from(sample.position) >= u64::from(last.position) + FRAME_SAMPLE_BYTES
-        };
-        if self.frames.last().is_none_or(far) {
-            self.frames.push(sample);
-        }
+        sample.add_to(&mut self.frames);
     }
 
     pub(crate) fn add(&mut self, events: impl ExactSizeIterator<Item = Indexed>) {
         let range = self.id_range.get_or_insert(IdRange::EMPTY);
         let mut ids = self.ids.lock();
         let mut keys = self.keys.lock();
+        // The lane of the event before, taken out of the table: mostly that of the next one too.
+        let mut current: Option<(Lane, ActiveLane)> = None;
         for event in events {
             range.add(event.id);
-            // Mostly the lane of the event before.
-            match &mut self.last {
+            match &mut current {
                 Some((lane, positions)) if *lane == event.lane => {
                     positions.push(event.offset, event.position);
                 }
@@ -78,9 +71,7 @@ impl ActiveIndex {
                 keys.push(hash, event.position);
             }
         }
-        if let Some((lane, positions)) = self.last.take() {
-            self.lanes.insert(lane, positions);
-        }
+        self.lanes.extend(current);
     }
 
     /// First and last offset of a lane.

@@ -14,7 +14,6 @@ use super::{FrameSample, IdRange, id_hash, key_hash};
 use crate::catalog::CatalogEntry;
 use crate::codec::{put_u32, put_u64, put_varint};
 use crate::disk::{Disk, DiskFile};
-use crate::limits::FRAME_SAMPLE_BYTES;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameEvent, FrameKind, Record, RecordHeader, SegmentName, SegmentScan,
 };
@@ -132,12 +131,7 @@ impl Contents {
     }
 
     fn add_sample(&mut self, seq: u64, append_ms: u64, position: u32) {
-        let far = |last: &FrameSample| {
-            u64::from(position) >= u64::from(last.position) + FRAME_SAMPLE_BYTES
-        };
-        if self.frames.last().is_none_or(far) {
-            self.frames.push(FrameSample { seq, append_ms, position });
-        }
+        FrameSample { seq, append_ms, position }.add_to(&mut self.frames);
         let (first, _) = self.append_ms.unwrap_or((append_ms, append_ms));
         self.append_ms = Some((first, append_ms));
     }

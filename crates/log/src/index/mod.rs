@@ -25,13 +25,13 @@ mod side_file;
 pub(crate) use active::{ActiveIndex, Indexed};
 pub(crate) use builder::build;
 pub(crate) use filter::FilterBudget;
-pub(crate) use key_scan::KeyEntry;
 pub(crate) use segment_index::SegmentIndex;
-pub(crate) use side_file::{LaneEntry, SideFile, SideFileError};
+pub(crate) use side_file::{SideFile, SideFileError};
 
 use promethean_event::EventId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::limits::FRAME_SAMPLE_BYTES;
 use crate::segment::{FrameHeader, FrameKind};
 use crate::topic::TopicId;
 
@@ -91,6 +91,15 @@ pub(crate) struct FrameSample {
 }
 
 impl FrameSample {
+    /// Adds the sample if the last one stands far enough before it.
+    fn add_to(self, samples: &mut Vec<Self>) {
+        let far =
+            |last: &Self| u64::from(self.position) >= u64::from(last.position) + FRAME_SAMPLE_BYTES;
+        if samples.last().is_none_or(far) {
+            samples.push(self);
+        }
+    }
+
     /// As the header of a frame, as far as a search by seq or time looks at it.
     pub(crate) const fn as_frame(&self) -> FrameHeader {
         FrameHeader {

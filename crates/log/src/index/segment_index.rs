@@ -1,9 +1,12 @@
+use std::collections::HashSet;
+
 use promethean_event::EventId;
 
 use super::active::ActiveIndex;
-use super::side_file::{SideFile, SideFileError};
+use super::key_scan::KeyEntry;
+use super::side_file::{LaneEntry, SideFile, SideFileError};
 use super::{FrameSample, IdRange};
-use crate::topic::Lane;
+use crate::topic::{Lane, TopicId};
 
 /// The index of a sealed segment: its side file, or, until that is built, what was in memory while
 /// the segment was written.
@@ -114,5 +117,35 @@ impl SegmentIndex {
             Self::Memory(index) => index.id_range(),
             Self::Side(file) => file.footer().id_range,
         }
+    }
+
+    /// All lanes that the side file knows; none while there is no side file.
+    pub(crate) fn lane_entries(&self) -> Result<Vec<LaneEntry>, SideFileError> {
+        match self {
+            Self::Memory(_) => Ok(Vec::new()),
+            Self::Side(side) => (0..side.lane_count()).map(|at| side.lane_at(at)).collect(),
+        }
+    }
+
+    /// The keys of some topics, with their positions; none while there is no side file.
+    pub(crate) fn key_entries(
+        &self,
+        topics: &HashSet<TopicId>,
+    ) -> Result<Vec<KeyEntry>, SideFileError> {
+        let Self::Side(side) = self else {
+            return Ok(Vec::new());
+        };
+        let mut entries = Vec::new();
+        for topic in topics {
+            let prefix = topic.get().to_be_bytes();
+            let mut scan = side.keys_from(&prefix)?;
+            while let Some(entry) = scan.next()? {
+                if !entry.composite.starts_with(&prefix) {
+                    break;
+                }
+                entries.push(entry);
+            }
+        }
+        Ok(entries)
     }
 }

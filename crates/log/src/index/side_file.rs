@@ -15,6 +15,7 @@ use super::key_scan::{KeyScan, decode_postings};
 use super::paged::{PAYLOAD_BYTES, PageError, PagedFile};
 use crate::codec::Fields;
 use crate::disk::{DiskFile, read_exact_at};
+use crate::error::ReadError;
 use crate::segment::SegmentName;
 use crate::topic::{Lane, TopicId};
 
@@ -29,6 +30,16 @@ pub(crate) enum SideFileError {
     /// Missing, cut off, or with a wrong checksum: it has to be built again.
     Damaged,
     Io(io::Error),
+}
+
+impl SideFileError {
+    /// As the error of a read, given whose side file it is.
+    pub(crate) fn of(self, name: SegmentName) -> ReadError {
+        match self {
+            Self::Io(error) => error.into(),
+            Self::Damaged => ReadError::Damaged { file: name.index_file(), position: 0 },
+        }
+    }
 }
 
 impl From<io::Error> for SideFileError {

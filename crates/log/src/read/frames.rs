@@ -109,8 +109,7 @@ impl FrameWalk {
     fn window_frames(&mut self, frame_bytes: usize) {
         if self.window_bytes >= WINDOW_BYTES_MAX {
             let frames = (WINDOW_BYTES_MAX / frame_bytes.max(1)).max(1);
-            self.window_bytes = (frames * frame_bytes * 65 / 64).max(WINDOW_BYTES_MAX / 2);
-            self.window_bytes = self.window_bytes.max(WINDOW_BYTES_MAX * 3 / 4);
+            self.window_bytes = (frames * frame_bytes * 65 / 64).max(WINDOW_BYTES_MAX * 3 / 4);
         }
     }
 

@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use promethean_log::Log;
-
 use super::events::{Source, new_log};
 
 /// The bytes of one frame as the log writes it, for a batch of so many events.
@@ -65,9 +63,4 @@ pub(super) fn segments(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Waits until the log's background work is done, so that it does not disturb what comes next.
-pub(super) fn settle(log: &Log) -> anyhow::Result<()> {
-    Ok(log.settle()?)
 }

@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use promethean_log::{Append, Log};
 use serde::Serialize;
@@ -38,26 +39,36 @@ fn batches(
     let log_path = scratch.join("batches");
     let (log, _) = new_log(&log_path, 1)?;
     let mut source = Source::new(1, 20_000)?;
-    let mut figures = Vec::new();
-    for round in 0..=rounds {
+    let compared = in_turn(rounds, size * times, || {
         let (written, raw_time) =
             timed(|| raw::append_synced(&scratch.join("raw"), &encoded, times));
         written?;
         let batches = make(&mut source, size, times)?;
         let (appended, time) = timed(|| append_each(&log, &batches));
         appended?;
-        raw::settle(&log)?;
-        // The first round warms up disk and memory.
-        if round > 0 {
-            let events = size * times;
-            figures.push(Round {
-                events_per_s: rate(events, time),
-                reference_events_per_s: rate(events, raw_time),
-            });
-        }
-    }
+        log.settle()?;
+        Ok((raw_time, time))
+    })?;
     drop(log);
     std::fs::remove_dir_all(&log_path)?;
+    Ok(compared)
+}
+
+/// Measures the reference and ours in turn. The first round only warms up disk and memory.
+fn in_turn(
+    rounds: usize,
+    events: usize,
+    mut round: impl FnMut() -> anyhow::Result<(Duration, Duration)>,
+) -> anyhow::Result<Compared> {
+    round()?;
+    let mut figures = Vec::new();
+    for _ in 0..rounds {
+        let (reference, ours) = round()?;
+        figures.push(Round {
+            events_per_s: rate(events, ours),
+            reference_events_per_s: rate(events, reference),
+        });
+    }
     Ok(Compared::of(figures))
 }
 
@@ -80,8 +91,7 @@ fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
     let (log, _) = new_log(&log_path, 1)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut source = Source::new(1, 20_000)?;
-    let mut figures = Vec::new();
-    for round in 0..=rounds {
+    let compared = in_turn(rounds, PUBLISHERS * each, || {
         let (written, raw_time) =
             timed(|| raw::append_synced(&scratch.join("raw"), &encoded, each));
         written?;
@@ -90,18 +100,12 @@ fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (published, time) = timed(|| runtime.block_on(publish_all(&log, work)));
         published?;
-        raw::settle(&log)?;
-        if round > 0 {
-            let events = PUBLISHERS * each;
-            figures.push(Round {
-                events_per_s: rate(events, time),
-                reference_events_per_s: rate(events, raw_time),
-            });
-        }
-    }
+        log.settle()?;
+        Ok((raw_time, time))
+    })?;
     drop(log);
     std::fs::remove_dir_all(&log_path)?;
-    Ok(Compared::of(figures))
+    Ok(compared)
 }
 
 async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<()> {
@@ -130,26 +134,19 @@ fn topics(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
     let (many, _) = new_log(&many_path, 100)?;
     let mut source_one = Source::new(1, 20_000)?;
     let mut source_many = Source::new(100, 20_000)?;
-    let mut figures = Vec::new();
-    for round in 0..=rounds {
+    let compared = in_turn(rounds, size * times, || {
         let batches = make(&mut source_one, size, times)?;
         let (appended, one_time) = timed(|| append_each(&one, &batches));
         appended?;
-        raw::settle(&one)?;
+        one.settle()?;
         let batches = make(&mut source_many, size, times)?;
         let (appended, many_time) = timed(|| append_each(&many, &batches));
         appended?;
-        raw::settle(&many)?;
-        if round > 0 {
-            let events = size * times;
-            figures.push(Round {
-                events_per_s: rate(events, many_time),
-                reference_events_per_s: rate(events, one_time),
-            });
-        }
-    }
+        many.settle()?;
+        Ok((one_time, many_time))
+    })?;
     drop((one, many));
     std::fs::remove_dir_all(&one_path)?;
     std::fs::remove_dir_all(&many_path)?;
-    Ok(Compared::of(figures))
+    Ok(compared)
 }
