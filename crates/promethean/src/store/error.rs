@@ -1,4 +1,5 @@
-use promethean_event::{EventId, Key, Offset, Topic};
+use promethean_delivery::ApplyError;
+use promethean_event::{EventId, GroupName, Key, Offset, Topic};
 
 use super::topics::Lane;
 
@@ -20,6 +21,9 @@ pub enum AppendError {
     /// A topic that is not defined.
     #[error("there is no topic {0}; define it first")]
     UnknownTopic(Topic),
+    /// A condition on a topic or partition that is not there.
+    #[error("there is no such topic or partition to expect anything of")]
+    UnknownLane(Lane),
     /// The id is there with other content.
     #[error("event {id} is already in {topic} with other content; use a new id")]
     IdConflict {
@@ -106,6 +110,15 @@ pub enum SaveError {
         /// Its version; 0 if it is not there.
         version: u64,
     },
+    /// No such group: it was removed, or its first save had no settings.
+    #[error("there is no group {0}; save its settings first")]
+    UnknownGroup(GroupName),
+    /// A save before this one is missing; nothing of this one was kept.
+    #[error(transparent)]
+    OutOfOrder(#[from] ApplyError),
+    /// A name that no space can have.
+    #[error("{0:?} cannot be the name of a space; use lower-case letters, digits, '_' and '-'")]
+    BadSpace(&'static str),
     /// Another hub owns the lane now.
     #[error("another owner has taken over")]
     Fenced,

@@ -16,11 +16,13 @@ mod topics;
 
 mod error;
 
+pub(crate) mod limits;
+
 use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp};
+use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Topic};
 
 pub use error::{AppendError, ReadError, SaveError};
 pub use promethean_delivery::{LaneDelta, LaneState};
@@ -117,6 +119,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Answers what is waiting and closes. Reading may go on; writing does not.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Topics that a store may keep the state of groups in: nobody else may.
+const RESERVED: [&str; 2] = ["$deltas", "$groups"];
+
+/// Whether a topic is one that a store keeps the state of groups in.
+pub(crate) fn is_reserved(topic: &Topic) -> bool {
+    topic.is_system() && RESERVED.contains(&topic.as_str())
+}
+
+/// The topic of a space; `None` if no space can have this name.
+pub(crate) fn space_topic(space: &str) -> Option<Topic> {
+    let topic = Topic::system(&format!("${space}")).ok()?;
+    (!space.contains('.') && !is_reserved(&topic)).then_some(topic)
 }
 
 /// A single event, to be appended synced.

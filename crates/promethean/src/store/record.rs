@@ -58,11 +58,11 @@ pub enum Read {
         /// How much.
         limit: PageLimit,
     },
-    /// The events before an offset, newest first.
+    /// The events before an offset, newest first. Going on at the page's `next` comes to 0.
     Before {
         /// The lane.
         lane: Lane,
-        /// The offset after the first one.
+        /// The offset after the first one; beyond the end it is the end.
         before: Offset,
         /// How much.
         limit: PageLimit,

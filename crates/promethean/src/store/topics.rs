@@ -105,6 +105,21 @@ impl TopicTable {
         self.by_name.values().filter(|entry| !entry.definition.topic.is_system())
     }
 
+    /// Takes a topic up, or its new definition.
+    pub(crate) fn insert(&mut self, entry: TopicEntry) {
+        self.names.insert(entry.id, entry.definition.topic.clone());
+        self.by_name.insert(entry.definition.topic.clone(), entry);
+    }
+
+    /// Lets a topic go. Its name may belong to another one by now, which stays.
+    pub(crate) fn remove(&mut self, id: TopicId) {
+        if let Some(name) = self.names.remove(&id)
+            && self.by_name.get(&name).is_some_and(|entry| entry.id == id)
+        {
+            self.by_name.remove(&name);
+        }
+    }
+
     /// All of them, the system's too.
     pub fn iter(&self) -> impl Iterator<Item = &TopicEntry> {
         self.by_name.values()
@@ -114,10 +129,7 @@ impl TopicTable {
 impl FromIterator<TopicEntry> for TopicTable {
     fn from_iter<I: IntoIterator<Item = TopicEntry>>(entries: I) -> Self {
         let mut table = Self::default();
-        for entry in entries {
-            table.names.insert(entry.id, entry.definition.topic.clone());
-            table.by_name.insert(entry.definition.topic.clone(), entry);
-        }
+        entries.into_iter().for_each(|entry| table.insert(entry));
         table
     }
 }
