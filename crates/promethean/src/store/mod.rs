@@ -51,8 +51,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Appends events: all or none, over any number of topics.
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>>;
 
-    /// Reads a lane, forward or backward.
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<Page, ReadError>>;
+    /// Reads a lane, forward or backward. What is in memory is answered at the first poll.
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>>;
 
     /// Where a lane starts and ends.
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>>;
