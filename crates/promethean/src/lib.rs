@@ -24,6 +24,10 @@ pub mod member;
 
 mod subscribe;
 
+mod groups;
+
+mod reading;
+
 mod dead_letter;
 
 mod upkeep;
@@ -35,12 +39,17 @@ mod error;
 pub mod limits;
 
 pub use bus::{Bus, TopicChangeError};
-pub use dead_letter::{DeadLetter, DeadLetterEntry, DeadLetterState};
+pub use dead_letter::{
+    DeadLetter, DeadLetterEntry, DeadLetterError, DeadLetterQuery, DeadLetterState,
+    ReplayDeadLetters, ReplayReport, ReplayTo, Unreplayed,
+};
 pub use dispatch::GroupFailure;
 pub use error::{AckError, GroupError, PublishError};
+pub use groups::{GroupLag, Move, PartitionLag};
 pub use options::{BusOptions, UnknownTopics};
 pub use promethean_event as event;
 pub use publish::{Publish, PublishOptions, Published, ToEvent};
+pub use reading::{Replay, Replayed, Replaying};
 pub use settings::{Filter, GroupSettings, Mode, Ordered, Park, SettingsError};
 pub use start::Start;
 pub use subscribe::{Consumer, Delivered, Failure, Subscribe, Subscription};

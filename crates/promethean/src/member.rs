@@ -157,8 +157,8 @@ impl Member {
 fn told(message: MemberMessage) -> Told {
     match message {
         MemberMessage::Events(inner) => Told::Events(Batch { inner }),
-        MemberMessage::Assigned(lane, _) => Told::Assigned(lane),
-        MemberMessage::Revoked(lane, _) => Told::Revoked(lane),
+        MemberMessage::Assigned(lane) => Told::Assigned(lane),
+        MemberMessage::Revoked(lane) => Told::Revoked(lane),
     }
 }
 

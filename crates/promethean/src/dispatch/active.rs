@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use promethean_delivery::{
     Counters, Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
 };
-use promethean_event::GroupName;
+use promethean_event::{GroupName, Offset};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -14,6 +14,7 @@ use super::lanes::LaneView;
 use super::perform::Redelivery;
 use super::registry::Site;
 use crate::settings::{Filter, GroupSettings};
+use crate::store::Lane;
 
 /// Why a group works no more. Nothing that was confirmed is lost; it goes on when the bus is
 /// opened again.
@@ -31,8 +32,8 @@ pub(crate) struct ActiveGroup {
     pub(crate) name: GroupName,
     pub(crate) site: Arc<Site>,
     inner: Mutex<Inner>,
-    /// Rung when the last save is durable.
-    pub(super) saved: Notify,
+    /// Rung after every step, for those who wait for the group to get somewhere.
+    pub(super) stepped: Notify,
 }
 
 /// What the lock of a group guards.
@@ -81,7 +82,7 @@ impl ActiveGroup {
             chores: VecDeque::new(),
             outputs: Vec::new(),
         };
-        Self { name, site, inner: Mutex::new(inner), saved: Notify::new() }
+        Self { name, site, inner: Mutex::new(inner), stepped: Notify::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -108,6 +109,7 @@ impl ActiveGroup {
             self.perform(inner, output);
         }
         inner.outputs = outputs;
+        self.stepped.notify_waiters();
     }
 
     /// Asks something that is answered once it is durable.
@@ -149,7 +151,7 @@ impl ActiveGroup {
         inner.members.clear();
         inner.replies.clear();
         drop(inner);
-        self.saved.notify_waiters();
+        self.stepped.notify_waiters();
     }
 
     /// Lets go of all lanes and waits until the last word about them is durable.
@@ -171,17 +173,58 @@ impl ActiveGroup {
     /// Waits until everything that was decided is durable, or cannot be.
     pub(crate) async fn settled(&self) {
         loop {
-            let saved = self.saved.notified();
-            tokio::pin!(saved);
-            saved.as_mut().enable();
+            let stepped = self.stepped.notified();
+            tokio::pin!(stepped);
+            stepped.as_mut().enable();
             {
                 let inner = self.lock();
                 if inner.saving == 0 || inner.failure.is_some() {
                     return;
                 }
             }
-            saved.await;
+            stepped.await;
         }
+    }
+
+    /// Waits until the cursors of lanes have come to their ends, durably.
+    pub(crate) async fn passed(&self, ends: &[(Lane, Offset)]) -> Result<(), GroupFailure> {
+        loop {
+            let stepped = self.stepped.notified();
+            tokio::pin!(stepped);
+            stepped.as_mut().enable();
+            {
+                let inner = self.lock();
+                if let Some(failure) = &inner.failure {
+                    return Err(failure.clone());
+                }
+                let passed = |(lane, end): &(Lane, Offset)| {
+                    let status = inner.engine.status(lane.id());
+                    status.is_none_or(|status| status.floor >= end.get() && status.released == 0)
+                };
+                if inner.saving == 0 && ends.iter().all(passed) {
+                    return Ok(());
+                }
+            }
+            stepped.await;
+        }
+    }
+
+    /// Moves the group in a lane. What was read for it is forgotten.
+    pub(crate) fn seek(self: &Arc<Self>, lane: Lane, to: Offset) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        let chores = {
+            let mut inner = self.lock();
+            let request = inner.next_request();
+            if inner.failure.is_none() {
+                inner.replies.insert(request, sender);
+            }
+            Self::forget_stash(&mut inner, lane.id());
+            let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
+            self.step_locked(&mut inner, seek);
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
+        receiver
     }
 
     /// Why the group has stopped, if it has.

@@ -11,10 +11,10 @@ use crate::store::Lane;
 #[derive(Debug)]
 pub(crate) enum MemberMessage {
     Events(OutBatch),
-    /// The partition is the member's, in this generation.
-    Assigned(Lane, u32),
+    /// The partition is the member's.
+    Assigned(Lane),
     /// The partition is about to go to another: finish what is out.
-    Revoked(Lane, u32),
+    Revoked(Lane),
 }
 
 /// Events for one member from one lane.

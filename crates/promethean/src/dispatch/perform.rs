@@ -38,10 +38,10 @@ impl ActiveGroup {
                 None => {}
             },
             Output::Assign(of) => {
-                inner.tell(of.member, MemberMessage::Assigned(Lane::of(of.lane), of.generation));
+                inner.tell(of.member, MemberMessage::Assigned(Lane::of(of.lane)));
             }
             Output::Revoke { of, .. } => {
-                inner.tell(of.member, MemberMessage::Revoked(Lane::of(of.lane), of.generation));
+                inner.tell(of.member, MemberMessage::Revoked(Lane::of(of.lane)));
             }
             Output::Expired { member } | Output::Rejoin { member } => {
                 // The closed queue tells it.

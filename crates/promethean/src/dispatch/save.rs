@@ -66,7 +66,7 @@ impl ActiveGroup {
         let mut inner = self.lock();
         inner.saving = inner.saving.saturating_sub(1);
         if inner.saving == 0 {
-            self.saved.notify_waiters();
+            self.stepped.notify_waiters();
         }
     }
 }

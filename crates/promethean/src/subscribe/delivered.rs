@@ -54,10 +54,6 @@ impl<T: FromEvent> Delivered<T> {
         self.leased.appended_at()
     }
 
-    pub(crate) const fn leased(&self) -> &Leased {
-        &self.leased
-    }
-
     /// It is done. Waits until that is durable.
     pub async fn ack(self) -> Result<(), AckError> {
         self.acked().all().await
