@@ -5,3 +5,5 @@
 pub mod store;
 
 pub mod memory;
+
+pub mod embedded;
