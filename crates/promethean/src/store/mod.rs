@@ -121,18 +121,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Topics that a store may keep the state of groups in: nobody else may.
-const RESERVED: [&str; 2] = ["$deltas", "$groups"];
+/// Topics in which a store may keep state: nobody else may write there.
+const RESERVED: [&str; 3] = ["$deltas", "$groups", "$entries"];
 
-/// Whether a topic is one that a store keeps the state of groups in.
+/// Whether a topic is one in which a store may keep state.
 pub(crate) fn is_reserved(topic: &Topic) -> bool {
     topic.is_system() && RESERVED.contains(&topic.as_str())
 }
 
-/// The topic of a space; `None` if no space can have this name.
-pub(crate) fn space_topic(space: &str) -> Option<Topic> {
-    let topic = Topic::system(&format!("${space}")).ok()?;
-    (!space.contains('.') && !is_reserved(&topic)).then_some(topic)
+/// Whether a space can have this name.
+pub(crate) fn is_space(name: &str) -> bool {
+    !name.contains('.') && Topic::new(name).is_ok()
 }
 
 /// A single event, to be appended synced.
