@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean::store::AppendError;
-use promethean::{Bus, BusOptions, PublishError, Start, Subscription};
+use promethean::{Bus, BusOptions, Delivered, PublishError, Start, Subscription};
 
 use super::factory::BusFactory;
 use super::fragile::FragileStore;
@@ -77,8 +77,7 @@ pub async fn a_lost_answer_is_told(factory: &dyn BusFactory) {
     scene.silent(&mut subscription).await;
 }
 
-async fn one_dies(scene: &Scene<'_>, subscription: &mut Subscription) {
-    let delivered = scene.next(subscription).await;
+fn one_dies(subscription: &Subscription, delivered: &Delivered) {
     let target = promethean::member::AckTarget::Token(delivered.token());
     let park = promethean_delivery::Verdict::Park { error: b"no", fingerprint: 1 };
     drop(subscription.seat().nack(target, park));
@@ -91,7 +90,8 @@ pub async fn a_death_is_one_save(factory: &dyn BusFactory) {
     scene.publish_all("", 0..5).await;
     for fails in 0..5 {
         store.fail_saves(fails);
-        one_dies(&scene, &mut subscription).await;
+        let delivered = scene.next(&mut subscription).await;
+        one_dies(&subscription, &delivered);
         scene.letters_come_to(fails as usize + 1).await;
     }
     scene.cursor_comes_to(5).await;
@@ -110,12 +110,13 @@ pub async fn a_crash_leaves_an_event_in_one_place(factory: &dyn BusFactory) {
         let (scene, store) = fragile(factory).await;
         let mut subscription = scene.subscribe().await;
         scene.publish_all("k", 0..2).await;
+        let delivered = scene.next(&mut subscription).await;
         store.hold_saves(!durable);
-        one_dies(&scene, &mut subscription).await;
+        one_dies(&subscription, &delivered);
         if durable {
             scene.letters_come_to(1).await;
         }
-        drop(subscription);
+        drop((delivered, subscription));
         let inner = store.inner();
         store.cut();
         let mut after = scene;
@@ -136,12 +137,36 @@ pub async fn a_hanging_save_stops_one_group_only(factory: &dyn BusFactory) {
     let builder = other.subscribe_to([ORDERS], "hanging").from(Start::Earliest);
     let mut hanging = builder.stream().await.expect("one can subscribe");
     scene.publish_all("", 0..10).await;
-    store.hold_saves(true);
     let held = scene.hold(&mut hanging, 5).await;
-    let answers: Vec<_> = held.into_iter().map(promethean::Delivered::acked).collect();
+    store.hold_saves(true);
+    let answers: Vec<_> = held.into_iter().map(Delivered::acked).collect();
     assert_eq!(scene.take(&mut healthy, 10).await.len(), 10);
     store.hold_saves(false);
     for answer in answers {
         scene.within("the answer", answer.all()).await.expect("it is durable now");
+    }
+}
+
+/// A topic that appears while a group is being made, or while its members come and go, is not
+/// missed: nobody would tell the group a second time.
+pub async fn a_topic_that_appears_in_between_is_read(factory: &dyn BusFactory) {
+    let (scene, store) = fragile(factory).await;
+    for round in 0..10 {
+        store.hold_saves(true);
+        let name = format!("topic-{round}.x");
+        let builder = scene.bus.subscribe_to([format!("topic-{round}.*").as_str()], BILLING);
+        let saves = store.saves().len();
+        let subscribing = tokio::spawn(builder.stream());
+        // It gets as far as its first save.
+        scene.eventually("the group is being saved", async || store.saves().len() > saves).await;
+        scene.publish(&name, "k", round).await;
+        // And the bus has heard of the topic.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        store.hold_saves(false);
+        let subscription = scene.within("the group is made", subscribing).await;
+        let mut subscription = subscription.expect("it ends").expect("one can subscribe");
+        assert_eq!(scene.take(&mut subscription, 1).await, [round]);
     }
 }
