@@ -3,3 +3,5 @@
 //! Modules are listed in the order in which an event meets them.
 
 pub mod store;
+
+pub mod outbox;
