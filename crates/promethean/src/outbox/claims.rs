@@ -21,7 +21,7 @@ use super::row::{self, ENVELOPE, Row, from_millis, to_millis};
 
 /// Rows that may be claimed, in order. Named indexes: a plan that goes over all rows ever sent
 /// should fail rather than be slow.
-const CANDIDATES: &str = "
+pub(super) const CANDIDATES: &str = "
 SELECT r.seq FROM promethean_outbox AS r INDEXED BY promethean_outbox_open
 WHERE r.sent_at IS NULL AND r.dead_at IS NULL
   AND (r.not_before <= :now OR r.not_before > :horizon)

@@ -49,7 +49,8 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 pub(super) struct Part {
     chunks: VecDeque<Vec<Row>>,
-    stopped: HashSet<OrderKey>,
+    /// Keys that stop, each from the row on that failed.
+    stopped: HashMap<OrderKey, i64>,
     settled: Vec<Settlement>,
 }
 
@@ -107,7 +108,9 @@ impl Part {
             let mut ready = Vec::with_capacity(chunk.len());
             for Row { seq, attempts, order, content } in chunk {
                 match content {
-                    _ if self.is_stopped(order.as_ref()) => self.settle(seq, Outcome::Released),
+                    _ if self.is_stopped(order.as_ref(), seq) => {
+                        self.settle(seq, Outcome::Released)
+                    }
                     Ok(event) => ready.push(Ready { seq, attempts, order, event }),
                     Err(malformed) => self.bury(seq, order, malformed.to_string(), rules),
                 }
@@ -173,7 +176,7 @@ impl Part {
     }
 
     fn fail(&mut self, row: Ready, remedy: Remedy, error: &PublishError, rules: &Rules) {
-        if self.is_stopped(row.order.as_ref()) {
+        if self.is_stopped(row.order.as_ref(), row.seq) {
             return self.settle(row.seq, Outcome::Released);
         }
         let attempts = row.attempts.saturating_add(1);
@@ -183,13 +186,13 @@ impl Part {
         }
         let delay = rules.backoff.delay(attempts, &rules.worker, row.seq);
         self.settle(row.seq, Outcome::Again { delay, error: error.to_string() });
-        self.stopped.extend(row.order);
+        self.stop(row.order, row.seq);
     }
 
     fn bury(&mut self, seq: i64, order: Option<OrderKey>, error: String, rules: &Rules) {
         self.settle(seq, Outcome::Dead { error });
         if rules.after_dead == AfterDead::Wait {
-            self.stopped.extend(order);
+            self.stop(order, seq);
         }
     }
 
@@ -197,8 +200,15 @@ impl Part {
         self.settled.push(Settlement { seq, outcome });
     }
 
-    fn is_stopped(&self, order: Option<&OrderKey>) -> bool {
-        order.is_some_and(|order| self.stopped.contains(order))
+    fn stop(&mut self, order: Option<OrderKey>, from: i64) {
+        if let Some(order) = order {
+            let earliest = self.stopped.entry(order).or_insert(from);
+            *earliest = from.min(*earliest);
+        }
+    }
+
+    fn is_stopped(&self, order: Option<&OrderKey>, seq: i64) -> bool {
+        order.and_then(|order| self.stopped.get(order)).is_some_and(|from| seq >= *from)
     }
 }
 
