@@ -149,11 +149,12 @@ fn number(event: &NewEvent) -> u32 {
 
 /// Lets virtual time go on until something holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..200_000 {
+    for looks in 0..20_000 {
         if holds() {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        // Fine steps for what comes at once, and few for what takes an hour.
+        tokio::time::sleep(Duration::from_millis((looks / 20).clamp(1, 500))).await;
     }
     panic!("never: {what}");
 }
