@@ -211,10 +211,11 @@ impl Drainer {
 
     /// Waits until there may be something to do.
     async fn idle(&self, free_at: Option<Timestamp>, pace: &mut Pace, stop: &Stop) {
-        let away = later(self.clock.now(), LOOK_AWAY_MAX);
+        let now = self.clock.now();
         let until = free_at
-            .map_or(away, |free_at| free_at.min(away))
-            .min(pace.next_purge.max(self.clock.now()));
+            .unwrap_or(Timestamp::from_millis(u64::MAX))
+            .min(later(now, LOOK_AWAY_MAX))
+            .min(pace.next_purge.max(now));
         loop {
             let left = Duration::from_millis(until.millis_since(self.clock.now()));
             tokio::select! {

@@ -125,7 +125,12 @@ impl Outbox {
         connection: &Connection,
         listing: Listing,
     ) -> Result<Vec<FailedEvent>, DatabaseError> {
-        list(connection, "dead_at IS NOT NULL", listing)
+        list(
+            connection,
+            "INDEXED BY promethean_outbox_held
+             WHERE sent_at IS NULL AND not_before > 0 AND dead_at IS NOT NULL",
+            listing,
+        )
     }
 
     /// Events that failed and will be tried again, with the last reason, in the order of adding.
@@ -134,7 +139,12 @@ impl Outbox {
         connection: &Connection,
         listing: Listing,
     ) -> Result<Vec<FailedEvent>, DatabaseError> {
-        list(connection, "sent_at IS NULL AND dead_at IS NULL AND attempts > 0", listing)
+        list(
+            connection,
+            "INDEXED BY promethean_outbox_open
+             WHERE sent_at IS NULL AND dead_at IS NULL AND attempts > 0",
+            listing,
+        )
     }
 
     /// Has a dead event tried again, in its old place: before the later ones of its key, unless
@@ -179,7 +189,7 @@ fn list(
 ) -> Result<Vec<FailedEvent>, DatabaseError> {
     let sql = format!(
         "SELECT seq, attempts, added_at, dead_at, id, topic, key, error FROM promethean_outbox
-         WHERE {which} AND seq > ?1 ORDER BY seq LIMIT ?2"
+         {which} AND seq > ?1 ORDER BY seq LIMIT ?2"
     );
     let max = i64::try_from(listing.max.min(LISTING_ROWS_MAX)).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql)?;

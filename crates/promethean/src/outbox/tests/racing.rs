@@ -198,7 +198,7 @@ async fn drainers_race_and_crash() {
             app.add(&[event(n, key)]);
             expected.entry(key.into()).or_default().push(n);
             tokio::time::sleep(Duration::from_millis(chance(&mut seed) % 400)).await;
-            if chance(&mut seed) % 4 == 0 {
+            if chance(&mut seed).is_multiple_of(4) {
                 running.swap_remove(chance(&mut seed) as usize % 3).crash().await;
                 running.push(app.start(&store, options.clone()));
             }

@@ -30,11 +30,13 @@ pub(super) enum Fate {
 #[derive(Clone)]
 pub(super) struct ScriptedStore(Arc<Mutex<State>>);
 
+type Script = dyn FnMut(&[NewEvent]) -> Fate + Send;
+
 struct State {
     events: Vec<NewEvent>,
     ids: HashSet<EventId>,
     calls: Vec<Vec<EventId>>,
-    script: Box<dyn FnMut(&[NewEvent]) -> Fate + Send>,
+    script: Box<Script>,
 }
 
 impl fmt::Debug for ScriptedStore {

@@ -242,7 +242,7 @@ impl World {
         for key in ["a", "b", "c"] {
             let of_key = |event: &&NewEvent| event.key.as_ref().is_some_and(|k| k.as_str() == key);
             let stored: Vec<_> = self.stored.iter().filter(of_key).map(|event| event.id).collect();
-            let due = self.due().into_iter().filter(|event| of_key(&event)).map(|event| event.id);
+            let due = self.due().into_iter().filter(|event| of_key(event)).map(|event| event.id);
             let due: Vec<_> = due.collect();
             assert!(due.starts_with(&stored), "key {key}: {stored:?} of {due:?}");
         }
