@@ -186,7 +186,7 @@ impl Drainer {
     }
 
     async fn turn(&self, pace: &mut Pace, stop: &Stop) -> Result<Turn, DatabaseError> {
-        self.purge(pace).await?;
+        self.purge(pace).await;
         let (claim, now) = (self.new_claim(), self.clock.now());
         let wish = claim.clone();
         let (version, find) = self
@@ -238,29 +238,36 @@ impl Drainer {
         }
     }
 
-    /// Removes some of the sent rows that are old enough.
-    async fn purge(&self, pace: &mut Pace) -> Result<(), DatabaseError> {
+    /// Removes some of the sent rows that are old enough. A failure waits for the next time: what
+    /// is to be published is more urgent.
+    async fn purge(&self, pace: &mut Pace) {
         let now = self.clock.now();
-        let Some(keep) = self.options.keep_sent else {
-            pace.next_purge = later(now, PURGE_EVERY_MAX);
-            return Ok(());
-        };
         let far = later(now, PURGE_EVERY_MAX);
         // Further away than ever planned: the clock went back.
         if now < pace.next_purge && pace.next_purge <= far {
-            return Ok(());
+            return;
         }
+        pace.next_purge = far;
+        let Some(keep) = self.options.keep_sent else { return };
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let until = Timestamp::from_millis(now.millis().saturating_sub(keep));
         let purged = self
             .database
             .run(move |connection| claims::purge(connection, until, PURGE_ROWS_MAX))
-            .await?;
-        self.tallies.purged(purged);
-        if purged < PURGE_ROWS_MAX {
-            pace.next_purge = far;
+            .await;
+        match purged {
+            Ok(purged) => {
+                self.tallies.purged(purged);
+                if purged == PURGE_ROWS_MAX {
+                    // There is more: after the next claim.
+                    pace.next_purge = now;
+                }
+            }
+            Err(error) => {
+                self.tallies.database_error();
+                tracing::warn!(worker = %self.worker, %error, "outbox: sent rows were not removed");
+            }
         }
-        Ok(())
     }
 
     async fn give_back(&self) {

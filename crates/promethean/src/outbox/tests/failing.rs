@@ -285,3 +285,24 @@ async fn marking_is_tried_again() {
     assert_eq!(store.calls().len(), 1);
     running.stop().await;
 }
+
+/// Rows that cannot be removed do not hold up what is to be published.
+#[tokio::test(start_paused = true)]
+async fn a_purge_that_fails_holds_up_nothing() {
+    let mut app = Application::new();
+    app.connection
+        .execute_batch(
+            "CREATE TRIGGER no_purge BEFORE DELETE ON promethean_outbox
+             BEGIN SELECT RAISE(ABORT, 'kept'); END",
+        )
+        .unwrap();
+    app.add(&[event(1, "a")]);
+    let store = ScriptedStore::healthy();
+    let running = app.start(&store, DrainOptions { keep_sent: Some(Duration::ZERO), ..quick() });
+    until("the purge has failed", || running.meter.counters().database_errors > 0).await;
+    app.add(&[event(2, "a")]);
+    until("the second is sent", || app.stats().sent == 2).await;
+    app.connection.execute_batch("DROP TRIGGER no_purge").unwrap();
+    until("both are removed", || app.stats().sent == 0).await;
+    assert_eq!(running.stop().await.purged, 2);
+}
