@@ -59,7 +59,7 @@ impl Store for Topics {
     fn remove(&self, _: TopicId) -> BoxFuture<'static, Result<(), SaveError>> {
         unreachable!("a target does not remove topics")
     }
-    fn read(&self, _: Read) -> BoxFuture<'_, Result<Page, ReadError>> {
+    fn read(&self, _: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         unreachable!("a target does not read")
     }
     fn bounds(&self, _: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {
