@@ -2,6 +2,8 @@
 
 mod conformance;
 
+mod kills;
+
 mod log_regressions;
 
 mod log_simulation;
