@@ -2,6 +2,8 @@
 
 mod conformance;
 
+mod store_faults;
+
 mod log_regressions;
 
 mod log_simulation;
