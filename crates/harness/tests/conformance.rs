@@ -8,7 +8,8 @@ use promethean_harness::conformance::factory::{EmbeddedFactory, MemoryFactory};
 use promethean_harness::conformance::faulty::{Fault, FaultyFactory};
 use promethean_harness::conformance::{StoreFactory, run};
 
-fn wait_for<T>(future: impl Future<Output = T>) -> T {
+#[expect(clippy::unwrap_used, reason = "without a runtime there is nothing to test")]
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(2).enable_time().build().unwrap().block_on(future)
 }

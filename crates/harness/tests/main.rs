@@ -4,6 +4,8 @@ mod conformance;
 
 mod kills;
 
+mod store_faults;
+
 mod log_regressions;
 
 mod log_simulation;
