@@ -1,3 +1,4 @@
 //! The bus, over the memory store.
 
 mod bus;
+mod metrics;
