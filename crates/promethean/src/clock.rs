@@ -30,11 +30,6 @@ impl Clock {
         self.started + Duration::from_millis(ms.saturating_sub(self.epoch_ms))
     }
 
-    /// Begins to measure.
-    pub(crate) fn watch(&self) -> Stopwatch {
-        Stopwatch { begun: Instant::now() }
-    }
-
     /// What the clock showed when a measurement was begun.
     pub(crate) fn ms_at(&self, watch: Stopwatch) -> u64 {
         self.epoch_ms + watch.begun.saturating_duration_since(self.started).as_millis() as u64
@@ -52,6 +47,10 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self { begun: Instant::now() }
+    }
+
     pub(crate) fn nanos(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -150,11 +150,14 @@ fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &G
     for_another || filter.is_some_and(|filter| !filter.wants(&event))
 }
 
+/// Pages of one lane, each with the offset it was asked for from.
+type LanePages = VecDeque<(u64, Arc<EventPage>)>;
+
 /// Pages that were read last, for groups that follow each other closely: ten groups on a live
 /// topic read and decode it once.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
-    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<EventPage>)>>>,
+    lanes: Mutex<HashMap<Lane, LanePages>>,
     /// Pages that are being read ahead.
     coming: Mutex<HashSet<(Lane, u64)>>,
 }

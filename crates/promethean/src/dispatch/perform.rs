@@ -53,7 +53,7 @@ impl ActiveGroup {
                 }
                 inner.chores.push_back(Chore::Fetch(fetch));
             }
-            Output::Deliver(deliver) => self.deliver(inner, deliver),
+            Output::Deliver(deliver) => self.deliver(inner, &deliver),
             Output::Save(save) => self.begin_save(inner, save),
             Output::Reply(reply) => match inner.replies.remove(&reply.request) {
                 // Whoever asked may have gone since.
@@ -84,11 +84,11 @@ impl ActiveGroup {
         }
     }
 
-    fn deliver(&self, inner: &mut Inner, deliver: Deliver) {
+    fn deliver(&self, inner: &mut Inner, deliver: &Deliver) {
         let Some(view) = inner.lanes.get_mut(&deliver.lane) else {
             return;
         };
-        let mut batch = OutBatch::new(view.name.lane, &deliver);
+        let mut batch = OutBatch::new(view.name.lane, deliver);
         let mut waited = Waited::until(&self.site);
         let mut again = Vec::new();
         for &delivery in &deliver.events {

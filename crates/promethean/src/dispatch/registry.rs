@@ -36,7 +36,7 @@ pub(crate) type Redact = Arc<dyn Fn(String) -> String + Send + Sync>;
 impl Site {
     /// Begins to measure, if times are taken.
     pub(crate) fn watch(&self) -> Option<Stopwatch> {
-        self.meters.is_on().then(|| self.clock.watch())
+        self.meters.is_on().then(Stopwatch::start)
     }
 }
 
@@ -67,7 +67,11 @@ pub(crate) struct GroupWish {
 }
 
 impl Groups {
-    pub(crate) fn start(store: Arc<dyn Store>, runtime: Handle, options: &BusOptions) -> Arc<Self> {
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        runtime: &Handle,
+        options: &BusOptions,
+    ) -> Arc<Self> {
         let site = Site {
             store: Arc::clone(&store),
             runtime: runtime.clone(),

@@ -9,7 +9,7 @@ use super::publishing::Counted;
 use crate::bus::BusInner;
 
 /// All metrics with all their series, in the order of the catalogue.
-pub(super) fn of(bus: &BusInner, figures: Figures) -> Vec<Family> {
+pub(super) fn of(bus: &BusInner, figures: &Figures) -> Vec<Family> {
     let mut families = of_publishing(bus);
     let pair = |metric, value: fn(&PairFigures) -> Value| {
         let samples = figures.pairs.iter().map(|((topic, group), figures)| Sample {

@@ -70,7 +70,7 @@ impl BusInner {
             self.add_idle(name, &mut figures).await;
         }
         figures.add_others(meters);
-        families::of(self, figures)
+        families::of(self, &figures)
     }
 
     /// A group that is at work.
@@ -87,6 +87,8 @@ impl BusInner {
         }
         for lane in lanes {
             let figures = match lane.series {
+                // Removed, which the group has not heard yet.
+                Series::Own if topics.by_id(lane.lane.topic).is_none() => continue,
                 Series::Own => figures.pair((lane.topic.as_str(), group.name.as_str())),
                 Series::Other => figures.pair((OTHER, OTHER)),
             };

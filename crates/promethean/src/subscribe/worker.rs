@@ -149,7 +149,7 @@ async fn handle_one<T, F, Fut>(
             timed.ok()
         }
     };
-    pace.one_ended(desk);
+    pace.one_ended();
     let failure = match result {
         Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
         Some(Ok(Err(failure))) => failure,
@@ -176,15 +176,15 @@ impl Pace {
 
     /// Looks at the clock, after a time without work.
     fn begin(&mut self, desk: &Desk) {
-        let watch = desk.clock.watch();
+        let watch = Stopwatch::start();
         self.now_ms = desk.clock.ms_at(watch);
         self.watch = desk.is_metered.then_some(watch);
     }
 
     /// A handler has ended, well or not.
-    fn one_ended(&mut self, desk: &Desk) {
+    fn one_ended(&mut self) {
         if let Some(watch) = self.watch {
-            let now = desk.clock.watch();
+            let now = Stopwatch::start();
             self.times.record(now.nanos_since(watch));
             self.watch = Some(now);
         }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use promethean::{Bus, Naming};
 
 use super::text::Scrape;
-use super::{event, scrape};
+use super::{bus_with, event, scrape};
 
 const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
 
@@ -50,7 +50,7 @@ async fn every_scrape_works_and_labels_are_those_of_the_metric() {
 
 #[tokio::test]
 async fn older_names_stand_beside_the_others_if_asked_for() {
-    let bus = Bus::memory();
+    let bus = bus_with("orders").await;
     let consumer = bus.subscribe_to(["orders"], "billing").handle(async |_| Ok(())).await.unwrap();
     bus.publish(event("orders")).await.unwrap();
     bus.caught_up(consumer.group()).await.unwrap();

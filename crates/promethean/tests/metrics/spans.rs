@@ -3,12 +3,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use promethean::event::{Key, Payload};
-use promethean::{Bus, Delivered, Start};
+use promethean::{Delivered, Start};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::event;
+use super::{bus_with, event};
 
 type Spans = Arc<Mutex<Vec<BTreeMap<String, String>>>>;
 
@@ -54,7 +54,7 @@ async fn spans_up_to(most: Level) -> (Vec<BTreeMap<String, String>>, String) {
     let spans = Spans::default();
     let listener = Listener { spans: Arc::clone(&spans), most };
     let _listening = tracing::subscriber::set_default(listener);
-    let bus = Bus::memory();
+    let bus = bus_with("orders").await;
     let traces = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&traces);
     let consumer = bus
