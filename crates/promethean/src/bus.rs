@@ -50,7 +50,7 @@ impl Bus {
     /// A bus over any store.
     pub fn with_store(store: Arc<dyn Store>, options: BusOptions) -> Self {
         let runtime = Handle::current();
-        let groups = Groups::start(Arc::clone(&store), runtime.clone(), options.redactor());
+        let groups = Groups::start(Arc::clone(&store), &runtime, &options);
         let inner = Arc::new(BusInner { store, groups, options, runtime });
         crate::upkeep::start(&inner);
         Self { inner }

@@ -36,6 +36,10 @@ pub mod outbox;
 
 mod upkeep;
 
+mod metrics;
+
+mod spans;
+
 mod clock;
 
 mod error;
@@ -50,6 +54,7 @@ pub use dead_letter::{
 pub use dispatch::GroupFailure;
 pub use error::{AckError, GroupError, PublishError};
 pub use groups::{GroupLag, Move, PartitionLag};
+pub use metrics::{Metering, Metrics, Naming};
 pub use options::{BusOptions, UnknownTopics};
 pub use promethean_event as event;
 pub use publish::{Publish, PublishOptions, Published, ToEvent};

@@ -24,5 +24,11 @@ pub const SAVE_RETRY_MS: u64 = 50;
 pub const SAVE_RETRY_MS_MAX: u64 = 5_000;
 /// Most events of one listing.
 pub const LIST_EVENTS_MAX: usize = 10_000;
+/// Topics whose publishing is counted by name; the others are counted together.
+pub const METRIC_TOPICS_MAX: usize = 1_000;
+/// Groups whose times are kept by name; those of the others are kept together.
+pub const METRIC_GROUPS_MAX: usize = 500;
+/// Pairs of topic and group that are counted by name; the others are counted together.
+pub const METRIC_PAIRS_MAX: usize = 2_000;
 /// How long closing waits for consumers to finish what they have.
 pub const CLOSE_DRAIN_MS: u64 = 10_000;

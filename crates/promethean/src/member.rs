@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch};
 use crate::error::AckError;
+use crate::metrics::GroupMeters;
 use crate::store::Lane;
 
 pub use promethean_delivery::{Ack as AckTarget, MemberOptions, Refused, Span};
@@ -246,6 +247,10 @@ impl Seat {
     /// New events again.
     pub fn resume(&self) {
         self.group.step(Input::MemberResumed { member: self.member });
+    }
+
+    pub(crate) fn meters(&self) -> &GroupMeters {
+        &self.group.meters
     }
 
     fn answer(&self, asked: oneshot::Receiver<Reply>) -> Answer {

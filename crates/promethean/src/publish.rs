@@ -5,6 +5,8 @@ use std::future::IntoFuture;
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, NewEvent, Offset, Partition, SessionId, Tag, Timestamp, Topic};
 
+use tracing::Instrument;
+
 use crate::bus::Bus;
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
@@ -112,7 +114,13 @@ impl IntoFuture for Publish {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let event = self.event?;
+            let refused = |error: &PublishError| {
+                let meters = &self.bus.inner.groups.site().meters;
+                if meters.is_on() {
+                    meters.publish.failed(error);
+                }
+            };
+            let event = self.event.inspect_err(refused)?;
             let published = self.bus.publish_with(vec![event], self.options).await?;
             published
                 .into_iter()
@@ -143,11 +151,40 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
+        let span = crate::spans::publish(&events);
+        self.measured(events, options).instrument(span).await
+    }
+
+    async fn measured(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Vec<Published>, PublishError> {
+        let site = self.inner.groups.site();
+        let watch = site.watch();
+        let result = self.hand_over(events, options).await;
+        match (&result, watch) {
+            (Ok(_), Some(watch)) => site.meters.publish.took(watch.nanos()),
+            (Err(error), Some(_)) => site.meters.publish.failed(error),
+            (_, None) => {}
+        }
+        result
+    }
+
+    async fn hand_over(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Vec<Published>, PublishError> {
         self.make_topics(&events).await?;
         let names: Vec<(EventId, Topic)> =
             events.iter().map(|event| (event.id, event.topic.clone())).collect();
         let PublishOptions { durability, expect } = options;
         let appended = self.inner.store.append(Append { events, durability, expect }).await?;
+        let meters = &self.inner.groups.site().meters;
+        if meters.is_on() {
+            meters.publish.count(&appended.receipts, || self.inner.store.topics());
+        }
         Ok(receipts(names, &appended))
     }
 

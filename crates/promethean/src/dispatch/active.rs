@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_delivery::{
-    Counters, Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
+    Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
 };
 use promethean_event::{GroupName, Offset};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -15,6 +15,7 @@ use super::lanes::LaneView;
 use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
+use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
 use crate::store::Lane;
 
@@ -33,6 +34,7 @@ pub struct GroupFailure {
 pub(crate) struct ActiveGroup {
     pub(crate) name: GroupName,
     pub(crate) site: Arc<Site>,
+    pub(crate) meters: Arc<GroupMeters>,
     inner: Mutex<Inner>,
     pub(super) mail: Mutex<Mail>,
     /// Rung when somebody waits for an answer.
@@ -90,9 +92,11 @@ impl ActiveGroup {
             chores: VecDeque::new(),
             outputs: Vec::new(),
         };
+        let meters = site.meters.group(&name);
         Self {
             name,
             site,
+            meters,
             inner: Mutex::new(inner),
             mail: Mutex::default(),
             hurry: Notify::new(),
@@ -175,8 +179,9 @@ impl ActiveGroup {
         {
             let mut inner = self.lock();
             inner.members.clear();
-            let lanes: Vec<LaneId> = inner.lanes.drain().map(|(lane, _)| lane).collect();
-            for lane in lanes {
+            let lanes: Vec<(LaneId, LaneView)> = inner.lanes.drain().collect();
+            for (lane, view) in lanes {
+                self.carry_counters(&inner, lane, &view);
                 self.step_locked(&mut inner, Input::LaneRemoved { lane });
             }
             if let Some(timer) = inner.timer.take() {
@@ -248,10 +253,6 @@ impl ActiveGroup {
 
     pub(crate) fn settings(&self) -> GroupSettings {
         self.lock().settings.clone()
-    }
-
-    pub(crate) fn counters(&self) -> Counters {
-        self.lock().engine.counters()
     }
 
     pub(crate) fn member_count(&self) -> usize {

@@ -30,13 +30,16 @@ impl ActiveGroup {
             self.read_ahead(lane, &page, fetch.from);
             return self.fetched(fetch, &page);
         }
+        let watch = self.site.watch();
         let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), FETCH_LIMIT);
         if let Some(result) = (&mut read).now_or_never() {
+            self.meters.polled(watch);
             return self.read_ended(fetch, result);
         }
         let group = Arc::clone(self);
         self.site.runtime.spawn(async move {
             let result = read.await;
+            group.meters.polled(watch);
             let chores = group.read_ended(fetch, result);
             group.work(chores);
         });
@@ -51,10 +54,12 @@ impl ActiveGroup {
             return;
         }
         let read = self.site.store.fetch(lane, page.next, FETCH_LIMIT);
-        let site = Arc::clone(&self.site);
+        let (site, watch) = (Arc::clone(&self.site), self.site.watch());
+        let meters = Arc::clone(&self.meters);
         self.site.runtime.spawn(async move {
             // One that fails is tried again by whoever needs it, and then reported.
             let page = read.await.ok().map(Arc::new);
+            meters.polled(watch);
             site.pages.end(lane, next, page.as_ref());
         });
     }
@@ -145,11 +150,14 @@ fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &G
     for_another || filter.is_some_and(|filter| !filter.wants(&event))
 }
 
+/// Pages of one lane, each with the offset it was asked for from.
+type LanePages = VecDeque<(u64, Arc<EventPage>)>;
+
 /// Pages that were read last, for groups that follow each other closely: ten groups on a live
 /// topic read and decode it once.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
-    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<EventPage>)>>>,
+    lanes: Mutex<HashMap<Lane, LanePages>>,
     /// Pages that are being read ahead.
     coming: Mutex<HashSet<(Lane, u64)>>,
 }

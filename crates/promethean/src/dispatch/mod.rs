@@ -27,6 +27,8 @@ mod router;
 
 mod save;
 
+mod standing;
+
 mod stash;
 
 pub(crate) use active::ActiveGroup;
@@ -35,3 +37,4 @@ pub(crate) use fetch::key_hash;
 pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
 pub(crate) use lanes::LaneName;
 pub(crate) use registry::{GroupWish, Groups, Redact};
+pub(crate) use standing::LaneStanding;

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Span};
-use promethean_event::Offset;
+use promethean_event::{Offset, Timestamp};
 
 use super::active::{ActiveGroup, Chore, Inner};
 use super::join::{MemberMessage, OutBatch};
+use super::registry::Site;
 use crate::limits::FETCH_BYTES_MAX;
+use crate::metrics::{GroupMeters, Tally};
 use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 /// A delivery of events that have to be read again.
@@ -13,6 +15,32 @@ pub(super) struct Redelivery {
     batch: OutBatch,
     member: MemberId,
     again: Vec<Delivery>,
+}
+
+/// How long the events of one batch were in the store before they went out for the first time.
+struct Waited {
+    now: Option<Timestamp>,
+    tally: Tally,
+}
+
+impl Waited {
+    fn until(site: &Site) -> Self {
+        let now = site.meters.is_on().then(|| site.clock.now());
+        Self { now, tally: Tally::default() }
+    }
+
+    fn note(&mut self, page: &EventPage, index: usize, delivery: Delivery) {
+        if let Some(now) = self.now
+            && (delivery.attempt, delivery.round) == (1, 0)
+            && let Some(appended_at) = page.appended_at(index)
+        {
+            self.tally.record(now.millis_since(appended_at).saturating_mul(1_000_000));
+        }
+    }
+
+    fn end(mut self, meters: &GroupMeters) {
+        meters.latency.add(&mut self.tally);
+    }
 }
 
 impl ActiveGroup {
@@ -25,7 +53,7 @@ impl ActiveGroup {
                 }
                 inner.chores.push_back(Chore::Fetch(fetch));
             }
-            Output::Deliver(deliver) => self.deliver(inner, deliver),
+            Output::Deliver(deliver) => self.deliver(inner, &deliver),
             Output::Save(save) => self.begin_save(inner, save),
             Output::Reply(reply) => match inner.replies.remove(&reply.request) {
                 // Whoever asked may have gone since.
@@ -56,19 +84,23 @@ impl ActiveGroup {
         }
     }
 
-    fn deliver(&self, inner: &mut Inner, deliver: Deliver) {
+    fn deliver(&self, inner: &mut Inner, deliver: &Deliver) {
         let Some(view) = inner.lanes.get_mut(&deliver.lane) else {
             return;
         };
-        view.delivered += deliver.events.len() as u64;
-        let mut batch = OutBatch::new(view.name.lane, &deliver);
+        let mut batch = OutBatch::new(view.name.lane, deliver);
+        let mut waited = Waited::until(&self.site);
         let mut again = Vec::new();
         for &delivery in &deliver.events {
-            let push = |page: &Arc<EventPage>, index| batch.push(page, index, delivery);
+            let push = |page: &Arc<EventPage>, index| {
+                waited.note(page, index, delivery);
+                batch.push(page, index, delivery);
+            };
             if !view.stash.take(delivery.offset, push) {
                 again.push(delivery);
             }
         }
+        waited.end(&self.meters);
         if !again.is_empty() {
             let batch = batch.emptied();
             let member = deliver.member;

@@ -13,6 +13,7 @@ impl ActiveGroup {
     /// again before any other.
     pub(super) fn begin_save(self: &Arc<Self>, inner: &mut Inner, save: Save) {
         inner.saving += 1;
+        self.site.meters.given_up(&save.dead_letters);
         let group = Arc::clone(self);
         let number = save.number;
         let lanes = save.lanes.into_iter().map(|(id, delta)| (Lane::of(id), delta)).collect();

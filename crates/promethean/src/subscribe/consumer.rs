@@ -49,6 +49,8 @@ pub(super) struct Desk {
     ended: Notify,
     /// Events handled, for tests and those who wait for quiet.
     pub(super) handled: AtomicU64,
+    /// Whether it is measured how long handlers take.
+    pub(super) is_metered: bool,
 }
 
 /// A batch that workers take events from.
@@ -91,6 +93,7 @@ impl Consumer {
             closing: Notify::new(),
             ended: Notify::new(),
             handled: AtomicU64::new(0),
+            is_metered: bus.inner.groups.site().meters.is_on(),
         });
         let (stop, stopped) = watch::channel(false);
         let handler = Arc::new(handler);

@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures_util::FutureExt;
 use promethean_delivery::{Ack, Span, Token};
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use super::consumer::Desk;
 use super::delivered::{Delivered, fail};
 use super::failure::Failure;
+use crate::clock::Stopwatch;
 use crate::member::Leased;
+use crate::metrics::Tally;
 use crate::typed::FromEvent;
 
 /// Acks that are held back for company while handlers do not wait.
@@ -74,14 +77,14 @@ where
     F: Fn(Delivered<T>) -> Fut,
     Fut: Future<Output = Result<(), Failure>>,
 {
-    let mut pace = Pace { now_ms: desk.clock.now_ms(), acks: QuietAcks::default() };
+    let mut pace = Pace::new(&desk);
     while !state.replaced.load(Ordering::Acquire) && !desk.is_closed() {
         let Some(waiting) = desk.waiting() else {
-            pace.acks.flush(&desk);
+            pace.flush(&desk);
             if !desk.wait().await {
                 break;
             }
-            pace.now_ms = desk.clock.now_ms();
+            pace.begin(&desk);
             continue;
         };
         while let Some(leased) = waiting.take() {
@@ -92,7 +95,7 @@ where
             }
         }
     }
-    pace.acks.flush(&desk);
+    pace.flush(&desk);
 }
 
 /// What a worker carries from event to event.
@@ -100,6 +103,10 @@ struct Pace {
     /// The time, as of the last handler that took any.
     now_ms: u64,
     acks: QuietAcks,
+    /// Runs from the end of one handler to the end of the next: one look at the clock for each.
+    watch: Option<Stopwatch>,
+    /// How long handlers took, put together as the acks are.
+    times: Tally,
 }
 
 async fn handle_one<T, F, Fut>(
@@ -120,17 +127,20 @@ async fn handle_one<T, F, Fut>(
         if desk.seat.extend(Ack::Token(token), timeout).all().await.is_err() {
             return;
         }
+        pace.begin(desk);
     }
     let Some(delivered) = Delivered::<T>::of(leased) else {
         return;
     };
-    let running = AssertUnwindSafe(async { handler(delivered).await }).catch_unwind();
+    let span = delivered.span();
+    let running = async { handler(delivered).await }.instrument(span);
+    let running = AssertUnwindSafe(running).catch_unwind();
     tokio::pin!(running);
     // Most handlers are done at once, and need neither a deadline nor their own ack.
     let result = match running.as_mut().now_or_never() {
         Some(result) => Some(result),
         None => {
-            pace.acks.flush(desk);
+            pace.flush(desk);
             let due = desk.clock.now_ms() + u64::from(desk.options.ack_timeout_ms);
             state.due_ms.store(due, Ordering::Release);
             let timed = tokio::time::timeout_at(desk.clock.instant_of(due), running).await;
@@ -139,13 +149,14 @@ async fn handle_one<T, F, Fut>(
             timed.ok()
         }
     };
+    pace.one_ended();
     let failure = match result {
         Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
         Some(Ok(Err(failure))) => failure,
         Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
         None => Failure::retry("the handler took longer than the ack timeout"),
     };
-    pace.acks.flush(desk);
+    pace.flush(desk);
     // The answer is the next delivery, or the dead letter.
     drop(fail(&desk.seat, token, &failure));
 }
@@ -156,9 +167,37 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Pace {
+    fn new(desk: &Desk) -> Self {
+        let mut pace =
+            Self { now_ms: 0, acks: QuietAcks::default(), watch: None, times: Tally::default() };
+        pace.begin(desk);
+        pace
+    }
+
+    /// Looks at the clock, after a time without work.
+    fn begin(&mut self, desk: &Desk) {
+        let watch = Stopwatch::start();
+        self.now_ms = desk.clock.ms_at(watch);
+        self.watch = desk.is_metered.then_some(watch);
+    }
+
+    /// A handler has ended, well or not.
+    fn one_ended(&mut self) {
+        if let Some(watch) = self.watch {
+            let now = Stopwatch::start();
+            self.times.record(now.nanos_since(watch));
+            self.watch = Some(now);
+        }
+    }
+
+    fn flush(&mut self, desk: &Desk) {
+        desk.seat.meters().handler.add(&mut self.times);
+        self.acks.flush(desk);
+    }
+
     fn add_ack(&mut self, desk: &Desk, token: Token) {
         if self.acks.add(token) >= QUIET_ACKS_MAX {
-            self.acks.flush(desk);
+            self.flush(desk);
             self.now_ms = desk.clock.now_ms();
         }
     }
