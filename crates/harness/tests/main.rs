@@ -2,9 +2,13 @@
 
 mod conformance;
 
-mod kills;
-
 mod store_faults;
+
+mod bus_conformance;
+
+mod group_simulation;
+
+mod kills;
 
 mod log_regressions;
 
