@@ -94,10 +94,11 @@ impl Writer {
         Self { engine, segment, next_seq, synced_to, last_append_ms, publishers: 0, failed: None }
     }
 
-    /// How many requests are worth waiting for: half of those that publish. While their frame is
-    /// synced the other half encodes, so that neither the disk nor the processors wait.
+    /// How many requests are worth waiting for: as many as there are publishers. Fewer, while the
+    /// others encode, would come to the same where a sync is quick, and to twice the syncs where
+    /// it is slow.
     pub(crate) const fn wanted(&self) -> usize {
-        self.publishers.div_ceil(2)
+        self.publishers
     }
 
     /// Serves requests in order; appends that follow each other share a frame.
