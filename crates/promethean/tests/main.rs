@@ -1,5 +1,7 @@
 //! The bus, over the memory store.
 
 mod bus;
-#[cfg(test)]
+
+mod examples;
+
 mod metrics;
