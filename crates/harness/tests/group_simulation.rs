@@ -11,11 +11,8 @@ fn seeds(usual: u64) -> u64 {
 
 #[test]
 fn groups_keep_their_promises() {
-    let report = run(SimOptions {
-        seeds: seeds(700),
-        stop_at_first: true,
-        ..SimOptions::default()
-    });
+    let report =
+        run(SimOptions { seeds: seeds(700), stop_at_first: true, ..SimOptions::default() });
     let json = serde_json::to_string(&report).unwrap();
     println!("{json}");
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -31,11 +28,7 @@ fn every_planted_bug_is_found() {
             stop_at_first: true,
             ..SimOptions::default()
         });
-        println!(
-            "{bug:?}: seed {} {:?}",
-            report.seeds,
-            report.violations.first()
-        );
+        println!("{bug:?}: seed {} {:?}", report.seeds, report.violations.first());
         assert!(!report.violations.is_empty(), "{bug:?} was not found");
     }
 }
@@ -44,14 +37,9 @@ fn every_planted_bug_is_found() {
 #[test]
 fn runs_repeat() {
     let report = |seed| {
-        let report = run(SimOptions {
-            first_seed: seed,
-            seeds: 5,
-            ..SimOptions::default()
-        });
+        let report = run(SimOptions { first_seed: seed, seeds: 5, ..SimOptions::default() });
         serde_json::to_string(&report).unwrap()
     };
     assert_eq!(report(7), report(7));
     assert_ne!(report(7), report(70));
 }
-

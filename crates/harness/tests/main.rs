@@ -4,6 +4,12 @@ mod conformance;
 
 mod store_faults;
 
+mod bus_conformance;
+
+mod group_simulation;
+
+mod kills;
+
 mod log_regressions;
 
 mod log_simulation;

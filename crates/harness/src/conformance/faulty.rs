@@ -158,10 +158,11 @@ impl Store for FaultyStore {
         self.inner.append(append)
     }
 
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<Page, ReadError>> {
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
+        let (read, hides) = (self.inner.read(read), self.fault == Fault::HidesGaps);
         Box::pin(async move {
-            let mut page = self.inner.read(read).await?;
-            if self.fault == Fault::HidesGaps {
+            let mut page = read.await?;
+            if hides {
                 page.gaps.clear();
             }
             Ok(page)

@@ -10,6 +10,8 @@ pub mod factory;
 
 mod scene;
 
+pub mod bus;
+
 mod append;
 
 mod order;

@@ -45,9 +45,9 @@ use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 use promethean_log::{Disk, Log};
 
 use crate::store::{
-    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
-    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
-    TopicTable, is_reserved,
+    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable, is_reserved,
 };
 
 use journal::Journal;
@@ -165,8 +165,17 @@ impl Store for EmbeddedStore {
         Box::pin(async move { ticket.await.map(Into::into).map_err(Into::into) })
     }
 
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<Page, ReadError>> {
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         reading::read(&self.readers, &self.log, &self.journal.topics(), read)
+    }
+
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        reading::fetch(&self.readers, &self.log, &self.journal.topics(), (lane, from, limit))
     }
 
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {

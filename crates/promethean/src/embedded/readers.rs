@@ -41,6 +41,11 @@ impl OpenReader {
         Self { reader, next, ahead: VecDeque::new(), gaps: Vec::new() }
     }
 
+    /// Somebody has read with it up to there.
+    pub(super) const fn stands_at(&mut self, next: Offset) {
+        self.next = next;
+    }
+
     /// Takes up what was read, and gives the first page of it.
     pub(super) fn page(&mut self, page: Page, limit: PageLimit) -> Page {
         let bytes: usize = page.events.iter().map(|stored| stored.bytes as usize).sum();

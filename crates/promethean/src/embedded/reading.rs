@@ -11,7 +11,8 @@ use super::readers::{OpenReader, Readers};
 use super::translate::{log_lane, log_topic};
 use crate::store::limits::{AHEAD_BYTES, AHEAD_EVENTS, PAGE_EVENTS_RESERVED};
 use crate::store::{
-    Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId, TopicTable,
+    EventPage, Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId,
+    TopicTable,
 };
 
 /// A wish to read forward.
@@ -54,7 +55,41 @@ pub(super) fn read(
     }
 }
 
+/// Reads forward, without decoding.
+pub(super) fn fetch(
+    readers: &Arc<Readers>,
+    log: &Log,
+    table: &TopicTable,
+    (lane, from, limit): (Lane, Offset, PageLimit),
+) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+    let Some(topic) = topic_name(table, lane.topic) else {
+        return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
+    };
+    let forward = Forward { lane, topic, from, limit };
+    if log.in_tail(log_lane(lane), from) {
+        let page = forward.begin(log).and_then(|mut reader| forward.records(&mut reader));
+        return Box::pin(std::future::ready(page));
+    }
+    let (readers, log) = (Arc::clone(readers), log.clone());
+    Box::pin(blocking(move || {
+        let (known, round) = readers.take(lane, from);
+        let mut reader = match known {
+            Some(reader) => reader,
+            None => OpenReader::new(forward.begin(&log)?, from),
+        };
+        let page = forward.records(&mut reader.reader)?;
+        reader.stands_at(page.next);
+        readers.put(lane, reader, round);
+        Ok(page)
+    }))
+}
+
 impl Forward {
+    fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
+        let limit = log::PageLimit { events: self.limit.events, bytes: self.limit.bytes };
+        Ok(EventPage::of_records(reader.next_records(limit)?, self.topic.clone()))
+    }
+
     fn read_memory(&self, log: &Log) -> Result<Page, ReadError> {
         let end = log.lane(log_lane(self.lane)).map_or(0, |known| known.next.get());
         let left = usize::try_from(end.saturating_sub(self.from.get())).unwrap_or(usize::MAX);

@@ -97,7 +97,7 @@ impl Store for MemoryStore {
         ready(self.change(|contents| contents.append(append, now)))
     }
 
-    fn read(&self, read: Read) -> BoxFuture<'_, Result<Page, ReadError>> {
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         let contents = self.lock();
         ready(match read {
             Read::From { lane, from, limit } => {

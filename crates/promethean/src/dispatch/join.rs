@@ -1,0 +1,122 @@
+use std::sync::Arc;
+
+use promethean_delivery::{Deliver, Delivery, Input, MemberId, MemberOptions, Token};
+use tokio::sync::mpsc;
+
+use super::active::{ActiveGroup, GroupFailure};
+use crate::store::{EventPage, Lane};
+
+/// What a member is told.
+#[derive(Debug)]
+pub(crate) enum MemberMessage {
+    Events(OutBatch),
+    /// The partition is the member's.
+    Assigned(Lane),
+    /// The partition is about to go to another: finish what is out.
+    Revoked(Lane),
+}
+
+/// Events for one member from one lane.
+#[derive(Debug)]
+pub(crate) struct OutBatch {
+    pub(crate) lane: Lane,
+    pub(crate) epoch: u32,
+    pub(crate) deadline_ms: u64,
+    /// The pages that the events are in; nearly always one.
+    pages: Vec<Arc<EventPage>>,
+    events: Vec<OutEvent>,
+}
+
+/// One event on its way to a member.
+#[derive(Debug, Clone, Copy)]
+struct OutEvent {
+    page: u32,
+    index: u32,
+    delivery: Delivery,
+}
+
+impl OutBatch {
+    pub(crate) fn new(lane: Lane, deliver: &Deliver) -> Self {
+        Self {
+            lane,
+            epoch: deliver.epoch,
+            deadline_ms: deliver.deadline,
+            pages: Vec::new(),
+            events: Vec::with_capacity(deliver.events.len()),
+        }
+    }
+
+    /// The same lease, without events.
+    pub(super) const fn emptied(&self) -> Self {
+        let Self { lane, epoch, deadline_ms, .. } = *self;
+        Self { lane, epoch, deadline_ms, pages: Vec::new(), events: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, page: &Arc<EventPage>, index: usize, delivery: Delivery) {
+        if !self.pages.last().is_some_and(|last| Arc::ptr_eq(last, page)) {
+            self.pages.push(Arc::clone(page));
+        }
+        let page = self.pages.len() as u32 - 1;
+        self.events.push(OutEvent { page, index: index as u32, delivery });
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The token of one of the events.
+    pub(crate) fn token(&self, number: usize) -> Option<Token> {
+        let Delivery { offset, attempt, round } = self.events.get(number)?.delivery;
+        Some(Token { lane: self.lane.id(), offset, epoch: self.epoch, attempt, round })
+    }
+
+    /// The page of one of the events, and its place there.
+    pub(crate) fn place(&self, number: usize) -> Option<(&EventPage, usize)> {
+        let event = self.events.get(number)?;
+        Some((self.pages.get(event.page as usize)?, event.index as usize))
+    }
+}
+
+/// What a consumer brings along.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JoinRequest {
+    pub(crate) options: MemberOptions,
+}
+
+impl ActiveGroup {
+    /// Adds a member; its queue holds as much as may ever be out to it.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        request: JoinRequest,
+    ) -> Result<(MemberId, mpsc::Receiver<MemberMessage>), GroupFailure> {
+        let lanes = self.lock().lanes.len();
+        let capacity = request.options.max_in_flight.max(1) as usize + 2 * lanes + 16;
+        let (sender, receiver) = mpsc::channel(capacity);
+        let (member, chores) = {
+            let mut inner = self.lock();
+            if let Some(failure) = &inner.failure {
+                return Err(failure.clone());
+            }
+            let member = MemberId::new(inner.next_number());
+            inner.members.insert(member, sender);
+            let joined = Input::Joined { member, options: request.options };
+            self.step_locked(&mut inner, joined);
+            (member, std::mem::take(&mut inner.chores))
+        };
+        self.work(chores);
+        Ok((member, receiver))
+    }
+
+    /// Takes a member out; what it had goes to others at once.
+    pub(crate) fn leave(self: &Arc<Self>, member: MemberId) {
+        // What it said before it went still counts.
+        self.empty_mail_now();
+        let chores = {
+            let mut inner = self.lock();
+            inner.members.remove(&member);
+            self.step_locked(&mut inner, Input::Left { member });
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
+    }
+}

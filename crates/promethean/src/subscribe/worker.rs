@@ -1,0 +1,239 @@
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use promethean_delivery::{Ack, Span, Token};
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use super::consumer::Desk;
+use super::delivered::{Delivered, fail};
+use super::failure::Failure;
+use crate::clock::Stopwatch;
+use crate::member::Leased;
+use crate::metrics::Tally;
+use crate::typed::FromEvent;
+
+/// Acks that are held back for company while handlers do not wait.
+const QUIET_ACKS_MAX: usize = 128;
+
+/// One of the tasks that run a handler.
+pub(super) struct Worker {
+    state: Arc<WorkerState>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct WorkerState {
+    /// When the handler that runs should have ended, in epoch milliseconds; 0 if none runs.
+    due_ms: AtomicU64,
+    /// Another one has taken its place: it ends when its handler returns.
+    replaced: AtomicBool,
+}
+
+impl Worker {
+    pub(super) fn start<T, F, Fut>(desk: &Arc<Desk>, handler: &Arc<F>) -> Self
+    where
+        T: FromEvent,
+        F: Fn(Delivered<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let state = Arc::new(WorkerState::default());
+        let work = work(Arc::clone(desk), Arc::clone(&state), Arc::clone(handler));
+        Self { state, task: tokio::spawn(work) }
+    }
+
+    /// Waits for the handler that runs, unless it hangs: then it is let go.
+    pub(super) async fn finished(self, desk: &Desk) {
+        let due = self.state.due_ms.load(Ordering::Acquire);
+        let until = desk.clock.instant_of(due.max(desk.clock.now_ms() + 1));
+        let abort = self.task.abort_handle();
+        if tokio::time::timeout_at(until, self.task).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+/// A handler that blocks its thread cannot be stopped. Its event goes to another when the lease is
+/// over; here another worker takes its place, so that the rest goes on.
+pub(super) fn replace_stuck(workers: &mut [Worker], desk: &Desk, hire: &impl Fn() -> Worker) {
+    let now = desk.clock.now_ms();
+    for worker in workers {
+        let due = worker.state.due_ms.load(Ordering::Acquire);
+        if due != 0 && now > due + u64::from(desk.options.ack_timeout_ms / 3) {
+            tracing::error!(group = %desk.seat.group(), "a handler blocks its thread");
+            worker.state.replaced.store(true, Ordering::Release);
+            *worker = hire();
+        }
+    }
+}
+
+async fn work<T, F, Fut>(desk: Arc<Desk>, state: Arc<WorkerState>, handler: Arc<F>)
+where
+    T: FromEvent,
+    F: Fn(Delivered<T>) -> Fut,
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let mut pace = Pace::new(&desk);
+    while !state.replaced.load(Ordering::Acquire) && !desk.is_closed() {
+        let Some(waiting) = desk.waiting() else {
+            pace.flush(&desk);
+            if !desk.wait().await {
+                break;
+            }
+            pace.begin(&desk);
+            continue;
+        };
+        while let Some(leased) = waiting.take() {
+            handle_one(&desk, &state, &*handler, leased, &mut pace).await;
+            desk.handled.fetch_add(1, Ordering::Relaxed);
+            if state.replaced.load(Ordering::Acquire) || desk.is_closed() {
+                break;
+            }
+        }
+    }
+    pace.flush(&desk);
+}
+
+/// What a worker carries from event to event.
+struct Pace {
+    /// The time, as of the last handler that took any.
+    now_ms: u64,
+    acks: QuietAcks,
+    /// Runs from the end of one handler to the end of the next: one look at the clock for each.
+    watch: Option<Stopwatch>,
+    /// How long handlers took, put together as the acks are.
+    times: Tally,
+}
+
+async fn handle_one<T, F, Fut>(
+    desk: &Desk,
+    state: &WorkerState,
+    handler: &F,
+    leased: Leased,
+    pace: &mut Pace,
+) where
+    T: FromEvent,
+    F: Fn(Delivered<T>) -> Fut,
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let token = leased.token();
+    if pace.now_ms >= leased.deadline_ms() {
+        // It has waited here for long: if its lease was not prolonged it has gone to another.
+        let timeout = desk.options.ack_timeout_ms;
+        if desk.seat.extend(Ack::Token(token), timeout).all().await.is_err() {
+            return;
+        }
+        pace.begin(desk);
+    }
+    let Some(delivered) = Delivered::<T>::of(leased) else {
+        return;
+    };
+    let span = delivered.span();
+    let running = async { handler(delivered).await }.instrument(span);
+    let running = AssertUnwindSafe(running).catch_unwind();
+    tokio::pin!(running);
+    // Most handlers are done at once, and need neither a deadline nor their own ack.
+    let result = match running.as_mut().now_or_never() {
+        Some(result) => Some(result),
+        None => {
+            pace.flush(desk);
+            let due = desk.clock.now_ms() + u64::from(desk.options.ack_timeout_ms);
+            state.due_ms.store(due, Ordering::Release);
+            let timed = tokio::time::timeout_at(desk.clock.instant_of(due), running).await;
+            state.due_ms.store(0, Ordering::Release);
+            pace.now_ms = desk.clock.now_ms();
+            timed.ok()
+        }
+    };
+    pace.one_ended();
+    let failure = match result {
+        Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
+        Some(Ok(Err(failure))) => failure,
+        Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
+        None => Failure::retry("the handler took longer than the ack timeout"),
+    };
+    pace.flush(desk);
+    // The answer is the next delivery, or the dead letter.
+    drop(fail(&desk.seat, token, &failure));
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+impl Pace {
+    fn new(desk: &Desk) -> Self {
+        let mut pace =
+            Self { now_ms: 0, acks: QuietAcks::default(), watch: None, times: Tally::default() };
+        pace.begin(desk);
+        pace
+    }
+
+    /// Looks at the clock, after a time without work.
+    fn begin(&mut self, desk: &Desk) {
+        let watch = Stopwatch::start();
+        self.now_ms = desk.clock.ms_at(watch);
+        self.watch = desk.is_metered.then_some(watch);
+    }
+
+    /// A handler has ended, well or not.
+    fn one_ended(&mut self) {
+        if let Some(watch) = self.watch {
+            let now = Stopwatch::start();
+            self.times.record(now.nanos_since(watch));
+            self.watch = Some(now);
+        }
+    }
+
+    fn flush(&mut self, desk: &Desk) {
+        desk.seat.meters().handler.add(&mut self.times);
+        self.acks.flush(desk);
+    }
+
+    fn add_ack(&mut self, desk: &Desk, token: Token) {
+        if self.acks.add(token) >= QUIET_ACKS_MAX {
+            self.flush(desk);
+            self.now_ms = desk.clock.now_ms();
+        }
+    }
+}
+
+/// Acks of handlers that did not wait, held back for company and put together to ranges.
+#[derive(Default)]
+struct QuietAcks {
+    items: Vec<Ack>,
+    events: usize,
+}
+
+impl QuietAcks {
+    /// Gives how many there are.
+    fn add(&mut self, token: Token) -> usize {
+        let joined = match self.items.last_mut() {
+            Some(Ack::Range { lane, epoch, span })
+                if *lane == token.lane && *epoch == token.epoch && span.to == token.offset =>
+            {
+                span.to += 1;
+                true
+            }
+            _ => false,
+        };
+        if !joined {
+            let span = Span { from: token.offset, to: token.offset + 1 };
+            self.items.push(Ack::Range { lane: token.lane, epoch: token.epoch, span });
+        }
+        self.events += 1;
+        self.events
+    }
+
+    fn flush(&mut self, desk: &Desk) {
+        if !self.items.is_empty() {
+            desk.seat.ack_quietly(std::mem::take(&mut self.items));
+            self.events = 0;
+        }
+    }
+}

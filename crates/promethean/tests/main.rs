@@ -1,0 +1,5 @@
+//! The bus, over the memory store.
+
+mod bus;
+#[cfg(test)]
+mod metrics;
