@@ -80,3 +80,28 @@ fn the_embedded_store_answers_as_the_model_does() {
         }
     });
 }
+
+#[test]
+fn a_folder_is_open_once_and_opens_again() {
+    use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+    use promethean::store::{Store, TopicDefinition};
+    use promethean_event::Topic;
+
+    let folder = tempfile::tempdir().unwrap();
+    let open = || EmbeddedStore::open(folder.path(), EmbeddedOptions::default());
+    let topic = Topic::new("orders").unwrap();
+    wait_for(async {
+        let (store, _) = open().unwrap();
+        store.define(TopicDefinition::new(topic.clone())).await.unwrap();
+        let refused = open().unwrap_err();
+        assert!(matches!(refused, OpenError::Log(promethean_log::OpenError::Locked { .. })));
+        // Neither closing nor just letting go keeps the folder locked.
+        store.close().await;
+        let (again, _) = open().unwrap();
+        assert!(again.topics().get(&topic).is_some());
+        drop((store, again));
+        let (again, report) = open().unwrap();
+        assert!(again.topics().get(&topic).is_some());
+        assert_eq!((report.groups, report.saves_replayed), (0, 0));
+    });
+}
