@@ -1,0 +1,9 @@
+//! The network edge of Promethean: WebSocket and HTTP, access and limits.
+
+pub mod access;
+
+pub mod quota;
+
+pub mod rejection;
+
+pub mod limits;
