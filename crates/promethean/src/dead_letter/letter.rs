@@ -1,0 +1,131 @@
+//! Dead letters: what they look like as events of `dlq.<topic>`.
+
+use promethean_delivery::Reason;
+use promethean_delivery::dead_letter::DeadLetterRecord;
+use promethean_event::{
+    Event, EventId, GroupName, NewEvent, Offset, Partition, Payload, Timestamp, Topic,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::store::Stored;
+
+/// The header of an event that was changed and replayed: the one group it is for.
+pub(crate) const REPLAY_FOR: &str = "x-replay-for";
+
+/// What a dead letter says: the payload of an event of `dlq.<topic>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The topic that it comes from.
+    pub topic: Topic,
+    /// The partition there.
+    pub partition: Partition,
+    /// The place there.
+    pub offset: Offset,
+    /// The group that gave it up; others have their own opinion.
+    pub group: GroupName,
+    /// The event, whole; `None` if it was gone before it could be copied.
+    #[serde(default)]
+    pub original: Option<Event>,
+    /// What the consumer last said.
+    pub err: String,
+    /// Why it was given up: `refused`, `lease_expired`, `member_lost`, `permanent`,
+    /// `process_lost`.
+    pub reason: String,
+    /// The same for errors that differ only in numbers, ids and quoted text.
+    pub fingerprint: String,
+    /// When it was given up.
+    pub ts: Timestamp,
+    /// How often it was delivered.
+    pub attempts: u16,
+    /// When, epoch milliseconds, the latest last.
+    #[serde(default)]
+    pub times: Vec<u64>,
+    /// How often it had been replayed before.
+    #[serde(default)]
+    pub round: u16,
+}
+
+impl DeadLetter {
+    /// What an event of a topic of dead letters says; `None` if it is none.
+    pub fn of(event: &Event) -> Option<Self> {
+        event.payload.decode().ok()
+    }
+}
+
+/// A dead letter that is being written.
+pub(crate) struct DeadEvent<'a> {
+    pub(crate) record: &'a DeadLetterRecord,
+    pub(crate) reason: Reason,
+    pub(crate) topic: Topic,
+    pub(crate) now: Timestamp,
+}
+
+impl DeadEvent<'_> {
+    /// The event, with a copy of what was given up. The copy may make it larger than a user's
+    /// event may be: it is the system's.
+    pub(crate) fn with(self, original: Option<&Stored>) -> NewEvent {
+        let Self { record, reason, topic, now } = self;
+        let origin = &record.origin;
+        let letter = DeadLetter {
+            topic: origin.topic.clone(),
+            partition: origin.partition,
+            offset: origin.offset,
+            group: origin.group.clone(),
+            original: original.map(|stored| stored.event.clone()),
+            err: record.error.clone(),
+            reason: reason_text(reason).to_owned(),
+            fingerprint: format!("{:016x}", record.fingerprint),
+            // The time of the last delivery, so that the same move twice is the same event.
+            ts: record.times.last().map_or(now, |&ms| Timestamp::from_millis(ms)),
+            attempts: record.attempts,
+            times: record.times.clone(),
+            round: record.round,
+        };
+        // Plain fields always have a JSON form.
+        let bytes = serde_json::to_vec(&letter).unwrap_or_else(|_| b"null".to_vec());
+        let payload = Payload::from_stored(bytes.into());
+        let mut event = NewEvent::new(record.id, now, topic, payload);
+        event.key = original.and_then(|stored| stored.event.key.clone());
+        event.caused_by = original.map(|stored| stored.event.id).into_iter().collect();
+        event
+    }
+}
+
+const fn reason_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Refused => "refused",
+        Reason::LeaseExpired => "lease_expired",
+        Reason::MemberLost => "member_lost",
+        Reason::Permanent => "permanent",
+        Reason::ProcessLost => "process_lost",
+        _ => "other",
+    }
+}
+
+/// A dead letter with the id it is called by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetterEntry {
+    /// Its id: what `replay` and `discard` take.
+    pub id: EventId,
+    /// Its own place in `dlq.<topic>`.
+    pub offset: Offset,
+    /// What it says.
+    pub letter: DeadLetter,
+    /// What became of it.
+    pub state: DeadLetterState,
+}
+
+/// What became of a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DeadLetterState {
+    /// Nothing yet.
+    Waiting,
+    /// It was given back to its group, or published again.
+    Replayed,
+    /// It was given up for good.
+    Discarded,
+}

@@ -1,0 +1,211 @@
+use std::collections::HashMap;
+
+use promethean_event::{EventId, GroupName, Key, Pattern, Topic};
+use serde::{Deserialize, Serialize};
+
+use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState};
+use crate::bus::Bus;
+use crate::error::{GroupError, PublishError};
+use crate::limits::LIST_EVENTS_MAX;
+use crate::store::{PageLimit, Put, Read, ReadError, SaveError, TopicEntry};
+
+/// Where it is kept what became of dead letters.
+const SPACE: &str = "dead-letters";
+
+/// Which dead letters.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DeadLetterQuery {
+    /// Of these topics (their own names, without `dlq.`).
+    pub topics: Option<Pattern>,
+    /// Given up by this group.
+    pub group: Option<GroupName>,
+    /// With errors of this kind.
+    pub fingerprint: Option<String>,
+    /// Exactly these.
+    pub ids: Vec<EventId>,
+    /// In this state; `None` for all. Default: waiting.
+    pub state: Option<DeadLetterState>,
+    /// So many at most; 0 for as many as a listing may have.
+    pub max: usize,
+}
+
+impl DeadLetterQuery {
+    /// All that wait.
+    pub fn waiting() -> Self {
+        Self { state: Some(DeadLetterState::Waiting), ..Self::default() }
+    }
+
+    /// Only those of a group.
+    #[must_use]
+    pub fn group(mut self, group: GroupName) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Only those of the topics that a pattern matches.
+    #[must_use]
+    pub fn topics(mut self, topics: Pattern) -> Self {
+        self.topics = Some(topics);
+        self
+    }
+
+    /// Only those whose errors are of one kind.
+    #[must_use]
+    pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
+        self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Only this one.
+    #[must_use]
+    pub fn id(mut self, id: EventId) -> Self {
+        self.ids.push(id);
+        self
+    }
+
+    fn wants(&self, entry: &DeadLetterEntry) -> bool {
+        let letter = &entry.letter;
+        self.topics.as_ref().is_none_or(|topics| topics.matches(&letter.topic))
+            && self.group.as_ref().is_none_or(|group| *group == letter.group)
+            && self.fingerprint.as_ref().is_none_or(|kind| *kind == letter.fingerprint)
+            && (self.ids.is_empty() || self.ids.contains(&entry.id))
+            && self.state.is_none_or(|state| state == entry.state)
+    }
+}
+
+/// Why dead letters were not listed, replayed or discarded.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeadLetterError {
+    /// No such dead letter.
+    #[error("there is no dead letter {0}")]
+    Unknown(EventId),
+    /// It has been dealt with.
+    #[error("dead letter {id} was {state:?} already")]
+    NotWaiting {
+        /// The dead letter.
+        id: EventId,
+        /// What became of it.
+        state: DeadLetterState,
+    },
+    /// The group could not take it.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// It could not be published again.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// What became of it could not be kept.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+}
+
+/// What is kept about a dead letter that does not wait any more.
+#[derive(Serialize, Deserialize)]
+struct Fate {
+    state: DeadLetterState,
+}
+
+impl Bus {
+    /// Dead letters, oldest first by topic.
+    pub async fn dead_letters(
+        &self,
+        query: &DeadLetterQuery,
+    ) -> Result<Vec<DeadLetterEntry>, DeadLetterError> {
+        let max = if query.max == 0 { LIST_EVENTS_MAX } else { query.max.min(LIST_EVENTS_MAX) };
+        let fates = self.fates().await?;
+        let topics = self.topics();
+        let mut found = Vec::new();
+        let dead = topics.users().filter(|entry| is_dead(&entry.definition.topic));
+        for entry in dead {
+            self.letters_of(entry, &fates, &mut |letter| {
+                if query.wants(&letter) {
+                    found.push(letter);
+                }
+                found.len() < max
+            })
+            .await?;
+        }
+        Ok(found)
+    }
+
+    async fn fates(&self) -> Result<HashMap<String, DeadLetterState>, ReadError> {
+        let entries = self.inner.store.entries(SPACE).await?;
+        let known = entries.into_iter().filter_map(|entry| {
+            let fate: Fate = entry.value.decode().ok()?;
+            Some((entry.key.as_str().to_owned(), fate.state))
+        });
+        Ok(known.collect())
+    }
+
+    /// Shows the letters of one topic until `show` has seen enough.
+    async fn letters_of(
+        &self,
+        topic: &TopicEntry,
+        fates: &HashMap<String, DeadLetterState>,
+        show: &mut (impl FnMut(DeadLetterEntry) -> bool + Send),
+    ) -> Result<(), ReadError> {
+        for lane in topic.lanes() {
+            let end = self.inner.store.bounds(lane).await?.next;
+            let mut from = self.inner.store.bounds(lane).await?.start;
+            while from < end {
+                let read = Read::From { lane, from, limit: PageLimit::default() };
+                let page = self.inner.store.read(read).await?;
+                for stored in page.events {
+                    let Some(letter) = DeadLetter::of(&stored.event) else {
+                        let id = stored.event.id;
+                        tracing::warn!(%id, topic = %topic.definition.topic, "not a dead letter");
+                        continue;
+                    };
+                    let id = stored.event.id;
+                    let fate = fates.get(&id.to_string()).copied();
+                    let state = fate.unwrap_or(DeadLetterState::Waiting);
+                    if !show(DeadLetterEntry { id, offset: stored.event.offset, letter, state }) {
+                        return Ok(());
+                    }
+                }
+                if page.next == from {
+                    break;
+                }
+                from = page.next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what became of a dead letter.
+    pub(super) async fn settle_letter(
+        &self,
+        id: EventId,
+        state: DeadLetterState,
+    ) -> Result<(), SaveError> {
+        let (Ok(key), Ok(value)) =
+            (Key::new(id.to_string()), promethean_event::Payload::of(&Fate { state }))
+        else {
+            // An id is always good as a key, and plain fields have a JSON form.
+            return Ok(());
+        };
+        let put = Put { space: SPACE, key, value: Some(value), expect: None };
+        self.inner.store.put(vec![put]).await
+    }
+
+    pub(super) async fn waiting_letter(
+        &self,
+        id: EventId,
+    ) -> Result<DeadLetterEntry, DeadLetterError> {
+        let query = DeadLetterQuery::default().id(id);
+        let entry = self.dead_letters(&query).await?.into_iter().next();
+        let entry = entry.ok_or(DeadLetterError::Unknown(id))?;
+        match entry.state {
+            DeadLetterState::Waiting => Ok(entry),
+            state => Err(DeadLetterError::NotWaiting { id, state }),
+        }
+    }
+}
+
+fn is_dead(topic: &Topic) -> bool {
+    promethean_delivery::dead_letter::is_dead_letter_topic(topic)
+}

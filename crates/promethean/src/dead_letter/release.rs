@@ -1,0 +1,263 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_delivery::limits::RELEASES_MAX;
+use promethean_delivery::{DeadLetterRef, Input};
+use promethean_event::{EventId, NewEvent};
+
+use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState, REPLAY_FOR};
+use super::listing::{DeadLetterError, DeadLetterQuery};
+use crate::bus::Bus;
+use crate::dispatch::key_hash;
+use crate::groups::answered;
+use crate::store::Lane;
+
+/// Who gets a dead letter again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReplayTo {
+    /// The group that gave it up, and no other. Default.
+    #[default]
+    FailingGroup,
+    /// Everybody: it is published again, linked to the original by `caused_by`.
+    AllGroups,
+}
+
+/// Changes an event before it is replayed; `None` leaves the dead letter where it is.
+pub(super) type Transform = Arc<dyn Fn(NewEvent) -> Option<NewEvent> + Send + Sync>;
+
+/// How dead letters are to be replayed.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ReplayDeadLetters {
+    /// Which.
+    pub query: DeadLetterQuery,
+    /// To whom.
+    pub to: ReplayTo,
+    /// Only say what would happen.
+    pub dry_run: bool,
+    /// So many in a second at most.
+    pub per_second: Option<u32>,
+    /// Dead letters that have gone round so often are left alone. Default: 10.
+    pub rounds_max: u16,
+    transform: Option<Transform>,
+}
+
+impl ReplayDeadLetters {
+    /// Gives what waits back to the groups that gave it up.
+    pub fn new(query: DeadLetterQuery) -> Self {
+        Self {
+            query,
+            to: ReplayTo::FailingGroup,
+            dry_run: false,
+            per_second: None,
+            rounds_max: 10,
+            transform: None,
+        }
+    }
+
+    /// To everybody instead.
+    #[must_use]
+    pub const fn to(mut self, to: ReplayTo) -> Self {
+        self.to = to;
+        self
+    }
+
+    /// Only say what would happen.
+    #[must_use]
+    pub const fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// So many in a second at most.
+    #[must_use]
+    pub const fn per_second(mut self, events: u32) -> Self {
+        self.per_second = Some(events);
+        self
+    }
+
+    /// With a change. The changed event is a new one, published to the topic of the original for
+    /// the failing group only (or for all), linked by `caused_by`; the original is finished.
+    #[must_use]
+    pub fn transform(
+        mut self,
+        change: impl Fn(NewEvent) -> Option<NewEvent> + Send + Sync + 'static,
+    ) -> Self {
+        self.transform = Some(Arc::new(change));
+        self
+    }
+}
+
+/// What a replay has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayReport {
+    /// Dead letters that were replayed (or would be), by id.
+    pub replayed: Vec<EventId>,
+    /// Those that were not, with reasons.
+    pub left: Vec<(EventId, Unreplayed)>,
+}
+
+/// Why a dead letter was left where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreplayed {
+    /// It has gone round too often: something is wrong with it, or with its consumer.
+    TooManyRounds,
+    /// The original could not be copied when it was given up, and nothing can be published.
+    NoOriginal,
+    /// The change did not want it.
+    Unchanged,
+    /// The group, or its topic, is gone.
+    NoGroup,
+}
+
+impl Bus {
+    /// Replays dead letters. Each one is settled as soon as it is replayed, so that a replay that
+    /// was broken off goes on where it was.
+    pub async fn replay_dead_letters(
+        &self,
+        replay: &ReplayDeadLetters,
+    ) -> Result<ReplayReport, DeadLetterError> {
+        let query =
+            DeadLetterQuery { state: Some(DeadLetterState::Waiting), ..replay.query.clone() };
+        let mut report = ReplayReport::default();
+        for entry in self.dead_letters(&query).await? {
+            match self.replay_one(replay, &entry).await? {
+                Some(why) => report.left.push((entry.id, why)),
+                None => {
+                    report.replayed.push(entry.id);
+                    self.rest_after_replay(replay).await;
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    async fn rest_after_replay(&self, replay: &ReplayDeadLetters) {
+        if let Some(rate) = replay.per_second.filter(|_| !replay.dry_run) {
+            tokio::time::sleep(Duration::from_secs(1) / rate.max(1)).await;
+        }
+    }
+
+    async fn replay_one(
+        &self,
+        replay: &ReplayDeadLetters,
+        entry: &DeadLetterEntry,
+    ) -> Result<Option<Unreplayed>, DeadLetterError> {
+        let letter = &entry.letter;
+        let round = letter.round.saturating_add(1);
+        if round > replay.rounds_max.min(RELEASES_MAX) {
+            return Ok(Some(Unreplayed::TooManyRounds));
+        }
+        let publishes = replay.transform.is_some() || replay.to == ReplayTo::AllGroups;
+        if !publishes {
+            if self.topics().get(&letter.topic).is_none() {
+                return Ok(Some(Unreplayed::NoGroup));
+            }
+            if !replay.dry_run {
+                self.release(entry, round).await?;
+                self.settle_letter(entry.id, DeadLetterState::Replayed).await?;
+            }
+            return Ok(None);
+        }
+        let Some(event) = again(entry, round) else {
+            return Ok(Some(Unreplayed::NoOriginal));
+        };
+        let event = match &replay.transform {
+            Some(change) => change(event),
+            None => Some(event),
+        };
+        let Some(mut event) = event else {
+            return Ok(Some(Unreplayed::Unchanged));
+        };
+        if replay.to == ReplayTo::FailingGroup {
+            // A group's name is always good in a header, and room for it was left.
+            drop(event.headers.set(REPLAY_FOR, letter.group.as_str()));
+        }
+        if !replay.dry_run {
+            self.publish(event).await?;
+            self.finish_parked(letter, round).await;
+            self.settle_letter(entry.id, DeadLetterState::Replayed).await?;
+        }
+        Ok(None)
+    }
+
+    /// Gives a dead letter back to its group.
+    async fn release(&self, entry: &DeadLetterEntry, round: u16) -> Result<(), DeadLetterError> {
+        let letter = &entry.letter;
+        let group = self.group(&letter.group).await?;
+        let Some(lane) = self.lane_of(letter) else {
+            return Err(DeadLetterError::Unknown(entry.id));
+        };
+        let event = reference(letter, round);
+        let asked = group.ask(|request| Input::Release { request, lane: lane.id(), event });
+        answered(&group, asked).await?;
+        Ok(())
+    }
+
+    /// A replacement is on its way: the key that waits behind the original goes on.
+    async fn finish_parked(&self, letter: &DeadLetter, round: u16) {
+        let (Ok(group), Some(lane)) = (self.group(&letter.group).await, self.lane_of(letter))
+        else {
+            return;
+        };
+        let event = reference(letter, round);
+        let asked = group.ask(|request| Input::Discard { request, lane: lane.id(), event });
+        if let Err(error) = answered(&group, asked).await {
+            tracing::debug!(group = %letter.group, %error, "nothing was parked behind it");
+        }
+    }
+
+    fn lane_of(&self, letter: &DeadLetter) -> Option<Lane> {
+        let topics = self.topics();
+        Some(Lane { topic: topics.get(&letter.topic)?.id, partition: letter.partition })
+    }
+
+    /// Gives a dead letter up for good. A key that waits behind it goes on.
+    pub async fn discard_dead_letter(&self, id: EventId) -> Result<(), DeadLetterError> {
+        let entry = self.waiting_letter(id).await?;
+        self.finish_parked(&entry.letter, entry.letter.round.saturating_add(1)).await;
+        Ok(self.settle_letter(id, DeadLetterState::Discarded).await?)
+    }
+}
+
+fn reference(letter: &DeadLetter, round: u16) -> DeadLetterRef {
+    let key = letter.original.as_ref().and_then(|event| event.key.as_ref());
+    DeadLetterRef { offset: letter.offset.get(), key: key.map(|key| key_hash(key.as_str())), round }
+}
+
+/// The original, to be published anew: the same but for its id, which is made of the dead letter's
+/// so that doing it twice adds nothing.
+fn again(entry: &DeadLetterEntry, round: u16) -> Option<NewEvent> {
+    let event = entry.letter.original.clone()?;
+    let mut name = entry.id.as_bytes().to_vec();
+    name.extend_from_slice(&round.to_be_bytes());
+    let id = EventId::derived("promethean replay", &name);
+    let mut caused_by = event.caused_by;
+    caused_by.truncate(promethean_event::limits::CAUSED_BY_COUNT_MAX - 1);
+    caused_by.push(event.id);
+    Some(NewEvent {
+        id,
+        sid: event.sid,
+        ts: event.ts,
+        topic: event.topic,
+        key: event.key,
+        headers: event.headers,
+        payload: event.payload,
+        caused_by,
+        tags: event.tags,
+    })
+}
+
+impl fmt::Debug for ReplayDeadLetters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplayDeadLetters")
+            .field("query", &self.query)
+            .field("to", &self.to)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}

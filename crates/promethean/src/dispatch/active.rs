@@ -1,0 +1,273 @@
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use promethean_delivery::{
+    Counters, Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
+};
+use promethean_event::{GroupName, Offset};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use super::join::MemberMessage;
+use super::lanes::LaneView;
+use super::perform::Redelivery;
+use super::registry::Site;
+use crate::settings::{Filter, GroupSettings};
+use crate::store::Lane;
+
+/// Why a group works no more. Nothing that was confirmed is lost; it goes on when the bus is
+/// opened again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("group {group} has stopped: {reason}")]
+pub struct GroupFailure {
+    /// The group.
+    pub group: GroupName,
+    /// What happened.
+    pub reason: String,
+}
+
+/// A group that is being driven: one for all its members in this process.
+pub(crate) struct ActiveGroup {
+    pub(crate) name: GroupName,
+    pub(crate) site: Arc<Site>,
+    inner: Mutex<Inner>,
+    /// Rung after every step, for those who wait for the group to get somewhere.
+    pub(super) stepped: Notify,
+}
+
+/// What the lock of a group guards.
+pub(super) struct Inner {
+    pub(super) engine: Group,
+    pub(super) settings: GroupSettings,
+    pub(super) filter: Option<Filter>,
+    pub(super) lanes: HashMap<LaneId, LaneView>,
+    pub(super) members: HashMap<MemberId, mpsc::Sender<MemberMessage>>,
+    pub(super) replies: HashMap<RequestId, oneshot::Sender<Reply>>,
+    /// The last number given to a member or a question.
+    pub(super) numbers: u64,
+    pub(super) timer: Option<AbortHandle>,
+    pub(super) failure: Option<GroupFailure>,
+    /// Saves that are not durable yet.
+    pub(super) saving: u32,
+    /// What to do once the lock is let go.
+    pub(super) chores: VecDeque<Chore>,
+    outputs: Vec<Output>,
+}
+
+/// Work that takes reading.
+pub(super) enum Chore {
+    Fetch(Fetch),
+    Redeliver(Redelivery),
+}
+
+impl ActiveGroup {
+    pub(super) fn new(
+        name: GroupName,
+        site: Arc<Site>,
+        settings: GroupSettings,
+        engine: Group,
+    ) -> Self {
+        let inner = Inner {
+            engine,
+            settings,
+            filter: None,
+            lanes: HashMap::new(),
+            members: HashMap::new(),
+            replies: HashMap::new(),
+            numbers: 0,
+            timer: None,
+            failure: None,
+            saving: 0,
+            chores: VecDeque::new(),
+            outputs: Vec::new(),
+        };
+        Self { name, site, inner: Mutex::new(inner), stepped: Notify::new() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the state machine something and does what it says.
+    pub(crate) fn step(self: &Arc<Self>, input: Input<'_>) {
+        let chores = {
+            let mut inner = self.lock();
+            self.step_locked(&mut inner, input);
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
+    }
+
+    pub(super) fn step_locked(self: &Arc<Self>, inner: &mut Inner, input: Input<'_>) {
+        if inner.failure.is_some() {
+            return;
+        }
+        let mut outputs = std::mem::take(&mut inner.outputs);
+        inner.engine.step(self.site.clock.now_ms(), input, &mut outputs);
+        for output in outputs.drain(..) {
+            self.perform(inner, output);
+        }
+        inner.outputs = outputs;
+        self.stepped.notify_waiters();
+    }
+
+    /// Asks something that is answered once it is durable.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        question: impl FnOnce(RequestId) -> Input<'static>,
+    ) -> oneshot::Receiver<Reply> {
+        self.ask_about(|request, step| step(question(request)))
+    }
+
+    /// The same for questions that borrow what they ask about.
+    pub(crate) fn ask_about(
+        self: &Arc<Self>,
+        question: impl FnOnce(RequestId, &mut dyn FnMut(Input<'_>)),
+    ) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        let chores = {
+            let mut inner = self.lock();
+            let request = inner.next_request();
+            if inner.failure.is_none() {
+                inner.replies.insert(request, sender);
+            }
+            question(request, &mut |input| self.step_locked(&mut inner, input));
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
+        receiver
+    }
+
+    /// Ends the group's work: nothing is confirmed any more, and members are told.
+    pub(super) fn fail(&self, reason: &str) {
+        let mut inner = self.lock();
+        if inner.failure.is_none() {
+            tracing::error!(group = %self.name, reason, "group stopped");
+            let failure = GroupFailure { group: self.name.clone(), reason: reason.to_owned() };
+            inner.failure = Some(failure);
+        }
+        // Those who wait see the closed channels and ask for the failure.
+        inner.members.clear();
+        inner.replies.clear();
+        drop(inner);
+        self.stepped.notify_waiters();
+    }
+
+    /// Lets go of all lanes and waits until the last word about them is durable.
+    pub(super) async fn retire(self: &Arc<Self>) {
+        {
+            let mut inner = self.lock();
+            inner.members.clear();
+            let lanes: Vec<LaneId> = inner.lanes.drain().map(|(lane, _)| lane).collect();
+            for lane in lanes {
+                self.step_locked(&mut inner, Input::LaneRemoved { lane });
+            }
+            if let Some(timer) = inner.timer.take() {
+                timer.abort();
+            }
+        }
+        self.settled().await;
+    }
+
+    /// Waits until everything that was decided is durable, or cannot be.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let stepped = self.stepped.notified();
+            tokio::pin!(stepped);
+            stepped.as_mut().enable();
+            {
+                let inner = self.lock();
+                if inner.saving == 0 || inner.failure.is_some() {
+                    return;
+                }
+            }
+            stepped.await;
+        }
+    }
+
+    /// Waits until the cursors of lanes have come to their ends, durably.
+    pub(crate) async fn passed(&self, ends: &[(Lane, Offset)]) -> Result<(), GroupFailure> {
+        loop {
+            let stepped = self.stepped.notified();
+            tokio::pin!(stepped);
+            stepped.as_mut().enable();
+            {
+                let inner = self.lock();
+                if let Some(failure) = &inner.failure {
+                    return Err(failure.clone());
+                }
+                let passed = |(lane, end): &(Lane, Offset)| {
+                    let status = inner.engine.status(lane.id());
+                    status.is_none_or(|status| status.floor >= end.get() && status.released == 0)
+                };
+                if inner.saving == 0 && ends.iter().all(passed) {
+                    return Ok(());
+                }
+            }
+            stepped.await;
+        }
+    }
+
+    /// Moves the group in a lane. What was read for it is forgotten.
+    pub(crate) fn seek(self: &Arc<Self>, lane: Lane, to: Offset) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        let chores = {
+            let mut inner = self.lock();
+            let request = inner.next_request();
+            if inner.failure.is_none() {
+                inner.replies.insert(request, sender);
+            }
+            Self::forget_stash(&mut inner, lane.id());
+            let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
+            self.step_locked(&mut inner, seek);
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
+        receiver
+    }
+
+    /// Why the group has stopped, if it has.
+    pub(crate) fn failure(&self) -> Option<GroupFailure> {
+        self.lock().failure.clone()
+    }
+
+    pub(crate) fn settings(&self) -> GroupSettings {
+        self.lock().settings.clone()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.lock().engine.counters()
+    }
+
+    pub(crate) fn member_count(&self) -> usize {
+        self.lock().members.len()
+    }
+
+    /// How its lanes stand.
+    pub(crate) fn statuses(&self) -> Vec<(super::lanes::LaneName, LaneStatus)> {
+        let inner = self.lock();
+        let statuses = inner
+            .lanes
+            .iter()
+            .filter_map(|(&id, view)| Some((view.name.clone(), inner.engine.status(id)?)));
+        statuses.collect()
+    }
+}
+
+impl Inner {
+    pub(super) const fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub(super) const fn next_request(&mut self) -> RequestId {
+        RequestId::new(self.next_number())
+    }
+}
+
+impl fmt::Debug for ActiveGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActiveGroup").field("name", &self.name).finish_non_exhaustive()
+    }
+}

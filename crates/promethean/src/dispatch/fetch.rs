@@ -1,0 +1,150 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt;
+use promethean_delivery::{Fetch, Found, Input, Page as FoundPage, Span};
+use promethean_event::{Event, GroupName, Offset};
+
+use super::active::{ActiveGroup, Chore};
+use crate::dead_letter::REPLAY_FOR;
+use crate::limits::{FETCH_BYTES_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
+use crate::settings::Filter;
+use crate::store::{Lane, Page, PageLimit, Read, ReadError};
+
+impl ActiveGroup {
+    /// Does what takes reading; on the spot what the store has in memory.
+    pub(super) fn work(self: &Arc<Self>, mut chores: VecDeque<Chore>) {
+        while let Some(chore) = chores.pop_front() {
+            match chore {
+                Chore::Fetch(fetch) => chores.extend(self.fetch(fetch)),
+                Chore::Redeliver(redelivery) => {
+                    self.site.runtime.spawn(Arc::clone(self).redeliver(redelivery));
+                }
+            }
+        }
+    }
+
+    fn fetch(self: &Arc<Self>, fetch: Fetch) -> VecDeque<Chore> {
+        let lane = Lane::of(fetch.lane);
+        if let Some(page) = self.site.pages.find(lane, fetch.from) {
+            return self.fetched(fetch, &page);
+        }
+        let limit = PageLimit { events: fetch.max as usize, bytes: FETCH_BYTES_MAX };
+        let from = Offset::new(fetch.from);
+        let mut read = self.site.store.read(Read::From { lane, from, limit });
+        if let Some(result) = (&mut read).now_or_never() {
+            return self.read_ended(fetch, result);
+        }
+        let group = Arc::clone(self);
+        self.site.runtime.spawn(async move {
+            let result = read.await;
+            let chores = group.read_ended(fetch, result);
+            group.work(chores);
+        });
+        VecDeque::new()
+    }
+
+    fn read_ended(
+        self: &Arc<Self>,
+        fetch: Fetch,
+        result: Result<Page, ReadError>,
+    ) -> VecDeque<Chore> {
+        match result {
+            Ok(page) => {
+                let page = Arc::new(page);
+                self.site.pages.add(Lane::of(fetch.lane), fetch.from, &page);
+                self.fetched(fetch, &page)
+            }
+            Err(error) => {
+                tracing::warn!(group = %self.name, %error, "reading for a group failed");
+                let mut inner = self.lock();
+                let failed = Input::FetchFailed { lane: fetch.lane, fetch: fetch.fetch };
+                self.step_locked(&mut inner, failed);
+                std::mem::take(&mut inner.chores)
+            }
+        }
+    }
+
+    fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<Page>) -> VecDeque<Chore> {
+        let filter = self.lock().filter.clone();
+        let to = page.next.get().min(fetch.from + u64::from(fetch.max));
+        let wanted = |event: &Event| (fetch.from..to).contains(&event.offset.get());
+        let found: Vec<Found> = page
+            .events
+            .iter()
+            .filter(|stored| wanted(&stored.event))
+            .map(|stored| Found {
+                offset: stored.event.offset.get(),
+                key: stored.event.key.as_ref().map(|key| key_hash(key.as_str())),
+                bytes: stored.bytes,
+                skip: is_skipped(&stored.event, filter.as_ref(), &self.name),
+            })
+            .collect();
+        let clipped = page
+            .gaps
+            .iter()
+            .map(|gap| Span { from: gap.from.get().max(fetch.from), to: gap.to.get().min(to) });
+        let gaps: Vec<Span> = clipped.filter(|gap| gap.from < gap.to).collect();
+        let mut inner = self.lock();
+        if let Some(view) = inner.lanes.get_mut(&fetch.lane)
+            && view.fetch == Some(fetch.fetch)
+        {
+            view.fetch = None;
+            let out = found.iter().filter(|found| !found.skip).map(|found| found.offset);
+            view.stash.keep(page, to, out);
+        }
+        let page = FoundPage {
+            lane: fetch.lane,
+            fetch: fetch.fetch,
+            from: fetch.from,
+            to,
+            events: &found,
+            gaps: &gaps,
+        };
+        self.step_locked(&mut inner, Input::Fetched(page));
+        std::mem::take(&mut inner.chores)
+    }
+}
+
+/// What delivery knows a key by. Seed 0, as everywhere: parked keys keep it.
+pub(crate) fn key_hash(key: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key.as_bytes())
+}
+
+/// An event that was changed and replayed for one group is not for the others.
+fn is_skipped(event: &Event, filter: Option<&Filter>, group: &GroupName) -> bool {
+    let for_another = !event.headers.is_empty()
+        && event.headers.get(REPLAY_FOR).is_some_and(|name| name != group.as_str());
+    for_another || filter.is_some_and(|filter| !filter.wants(event))
+}
+
+/// Pages that were read last, for groups that follow each other closely: ten groups on a live
+/// topic read and decode it once.
+#[derive(Debug, Default)]
+pub(crate) struct SharedPages {
+    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<Page>)>>>,
+}
+
+impl SharedPages {
+    fn find(&self, lane: Lane, from: u64) -> Option<Arc<Page>> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = lanes.get(&lane)?.iter().rev();
+        let mut holding = pages.filter(|(first, page)| (*first..page.next.get()).contains(&from));
+        holding.next().map(|(_, page)| Arc::clone(page))
+    }
+
+    fn add(&self, lane: Lane, from: u64, page: &Arc<Page>) {
+        if page.next.get() == from {
+            return;
+        }
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.len() >= SHARED_LANES_MAX && !lanes.contains_key(&lane) {
+            lanes.clear();
+        }
+        let pages = lanes.entry(lane).or_default();
+        if pages.len() >= SHARED_PAGES_MAX {
+            pages.pop_front();
+        }
+        pages.push_back((from, Arc::clone(page)));
+    }
+}

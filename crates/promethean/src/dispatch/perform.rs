@@ -1,0 +1,174 @@
+use std::sync::Arc;
+
+use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Span};
+use promethean_event::Offset;
+
+use super::active::{ActiveGroup, Chore, Inner};
+use super::join::{MemberMessage, OutBatch, OutEvent};
+use super::stash::EventRef;
+use crate::limits::FETCH_BYTES_MAX;
+use crate::store::{Lane, PageLimit, Read, ReadError};
+
+/// A delivery of events that have to be read again.
+pub(super) struct Redelivery {
+    batch: OutBatch,
+    member: MemberId,
+    again: Vec<Delivery>,
+}
+
+impl ActiveGroup {
+    /// Does what the state machine said. Never waits: the lock is held.
+    pub(super) fn perform(self: &Arc<Self>, inner: &mut Inner, output: Output) {
+        match output {
+            Output::Fetch(fetch) => {
+                if let Some(view) = inner.lanes.get_mut(&fetch.lane) {
+                    view.fetch = Some(fetch.fetch);
+                }
+                inner.chores.push_back(Chore::Fetch(fetch));
+            }
+            Output::Deliver(deliver) => self.deliver(inner, deliver),
+            Output::Save(save) => self.begin_save(inner, save),
+            Output::Reply(reply) => match inner.replies.remove(&reply.request) {
+                // Whoever asked may have gone since.
+                Some(sender) => drop(sender.send(reply)),
+                None if !reply.refused.is_empty() => {
+                    let refused = reply.refused.len();
+                    tracing::debug!(group = %self.name, refused, "late acks changed nothing");
+                }
+                None => {}
+            },
+            Output::Assign(of) => {
+                inner.tell(of.member, MemberMessage::Assigned(Lane::of(of.lane)));
+            }
+            Output::Revoke { of, .. } => {
+                inner.tell(of.member, MemberMessage::Revoked(Lane::of(of.lane)));
+            }
+            Output::Expired { member } | Output::Rejoin { member } => {
+                // The closed queue tells it.
+                inner.members.remove(&member);
+            }
+            Output::Broken { lane, offset } => {
+                let lane = Lane::of(lane);
+                tracing::error!(group = %self.name, ?lane, offset, "a read left out events");
+            }
+            Output::SetTimer { at } => self.set_timer(inner, at),
+            // Whatever else delivery may come to say, it says to a newer version of this.
+            _ => {}
+        }
+    }
+
+    fn deliver(&self, inner: &mut Inner, deliver: Deliver) {
+        let Some(view) = inner.lanes.get_mut(&deliver.lane) else {
+            return;
+        };
+        view.delivered += deliver.events.len() as u64;
+        let mut batch = OutBatch {
+            lane: view.name.lane,
+            epoch: deliver.epoch,
+            generation: deliver.generation,
+            deadline_ms: deliver.deadline,
+            events: Vec::with_capacity(deliver.events.len()),
+        };
+        let mut again = Vec::new();
+        for delivery in deliver.events {
+            match view.stash.take(delivery.offset) {
+                Some(event) => batch.events.push(OutEvent { event, delivery }),
+                None => again.push(delivery),
+            }
+        }
+        if !again.is_empty() {
+            let batch = OutBatch { events: Vec::new(), ..batch };
+            let member = deliver.member;
+            inner.chores.push_back(Chore::Redeliver(Redelivery { batch, member, again }));
+        }
+        if !batch.events.is_empty() {
+            inner.tell(deliver.member, MemberMessage::Events(batch));
+        }
+    }
+
+    /// Reads events that were delivered before, and hands them over.
+    pub(super) async fn redeliver(self: Arc<Self>, redelivery: Redelivery) {
+        let Redelivery { mut batch, member, mut again } = redelivery;
+        again.sort_unstable_by_key(|delivery| delivery.offset);
+        let lane = batch.lane;
+        let mut rest = again.as_slice();
+        while let (Some(first), Some(last)) = (rest.first(), rest.last()) {
+            let (from, to) = (first.offset, last.offset + 1);
+            match self.read_again(lane, (from, to), rest, &mut batch).await {
+                Ok(passed) => {
+                    let after = rest.partition_point(|delivery| delivery.offset < passed);
+                    rest = rest.get(after..).unwrap_or_default();
+                }
+                // Their leases run out, and they are tried again.
+                Err(error) => {
+                    tracing::warn!(group = %self.name, %error, "reading for a redelivery failed");
+                    break;
+                }
+            }
+        }
+        if !batch.events.is_empty() {
+            self.lock().tell(member, MemberMessage::Events(batch));
+        }
+    }
+}
+
+impl ActiveGroup {
+    /// Reads from `from` towards `to` and adds what was wanted; gives the offset it came to.
+    async fn read_again(
+        self: &Arc<Self>,
+        lane: Lane,
+        (from, to): (u64, u64),
+        wanted: &[Delivery],
+        batch: &mut OutBatch,
+    ) -> Result<u64, ReadError> {
+        let events = usize::try_from(to - from).unwrap_or(usize::MAX).min(1_024);
+        let limit = PageLimit { events, bytes: FETCH_BYTES_MAX };
+        let page =
+            self.site.store.read(Read::From { lane, from: Offset::new(from), limit }).await?;
+        let page = Arc::new(page);
+        let passed = page.next.get().max(from + 1);
+        for delivery in wanted.iter().take_while(|delivery| delivery.offset < passed) {
+            match EventRef::find(&page, delivery.offset) {
+                Some(event) => batch.events.push(OutEvent { event, delivery: *delivery }),
+                None => {
+                    let span = Span { from: delivery.offset, to: delivery.offset + 1 };
+                    self.skip_missing(lane.id(), span);
+                }
+            }
+        }
+        Ok(passed)
+    }
+
+    fn set_timer(self: &Arc<Self>, inner: &mut Inner, at: u64) {
+        let group = Arc::downgrade(self);
+        let until = self.site.clock.instant_of(at);
+        let task = self.site.runtime.spawn(async move {
+            tokio::time::sleep_until(until).await;
+            if let Some(group) = group.upgrade() {
+                group.step(promethean_delivery::Input::Tick);
+            }
+        });
+        if let Some(earlier) = inner.timer.replace(task.abort_handle()) {
+            earlier.abort();
+        }
+    }
+
+    pub(super) fn forget_stash(inner: &mut Inner, lane: LaneId) {
+        if let Some(view) = inner.lanes.get_mut(&lane) {
+            view.stash.clear();
+            view.fetch = None;
+        }
+    }
+}
+
+impl Inner {
+    /// Hands something to a member. Its queue holds as many as may be out to it; if it is full or
+    /// closed the member is on its way out, and its leases come back.
+    pub(super) fn tell(&mut self, member: MemberId, message: MemberMessage) {
+        if let Some(sender) = self.members.get(&member)
+            && sender.try_send(message).is_err()
+        {
+            self.members.remove(&member);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use promethean_delivery::{Group, LaneState};
+use promethean_event::{EventId, GroupName, Offset, Payload};
+use tokio::runtime::Handle;
+
+use super::active::ActiveGroup;
+use super::fetch::SharedPages;
+use super::lanes::first_delta;
+use super::router::{self, Router};
+use crate::clock::Clock;
+use crate::error::GroupError;
+use crate::settings::{Filter, GroupSettings};
+use crate::start::Start;
+use crate::store::{GroupRecord, GroupSave, Lane, Store, TopicTable};
+
+/// What all groups of a bus have in common.
+pub(crate) struct Site {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) runtime: Handle,
+    pub(crate) clock: Clock,
+    pub(crate) router: Router,
+    pub(super) pages: SharedPages,
+    /// Takes out of an error text what must not be kept.
+    pub(super) redact: Redact,
+}
+
+/// Takes out of an error text what must not be kept.
+pub(crate) type Redact = Arc<dyn Fn(String) -> String + Send + Sync>;
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// The groups that are being driven by this process.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    site: Arc<Site>,
+    by_name: Mutex<HashMap<GroupName, Slot>>,
+}
+
+/// Filled once, by whoever comes first; the others wait.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<ActiveGroup>>>>;
+
+/// A wish to have a group as it is described.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupWish {
+    pub(crate) settings: GroupSettings,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) from: Start,
+}
+
+impl Groups {
+    pub(crate) fn start(store: Arc<dyn Store>, runtime: Handle, redact: Redact) -> Arc<Self> {
+        let site = Site {
+            store: Arc::clone(&store),
+            runtime: runtime.clone(),
+            clock: Clock::start(),
+            router: Router::default(),
+            pages: SharedPages::default(),
+            redact,
+        };
+        let groups = Arc::new(Self { site: Arc::new(site), by_name: Mutex::default() });
+        runtime.spawn(router::run(store, Arc::downgrade(&groups)));
+        groups
+    }
+
+    pub(crate) const fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    fn slot(&self, name: &GroupName) -> Slot {
+        let mut slots = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(name.clone()).or_default())
+    }
+
+    /// The groups that are being driven.
+    pub(crate) fn active(&self) -> Vec<Arc<ActiveGroup>> {
+        let slots = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.values().filter_map(|slot| slot.try_lock().ok()?.clone()).collect()
+    }
+
+    /// The group of this name, if there is one.
+    pub(crate) async fn get(&self, name: &GroupName) -> Result<Arc<ActiveGroup>, GroupError> {
+        let slot = self.slot(name);
+        let mut slot = slot.lock().await;
+        if let Some(group) = &*slot {
+            return Ok(Arc::clone(group));
+        }
+        let record = self.site.store.group(name.clone()).await?;
+        let record = record.ok_or_else(|| GroupError::Unknown(name.clone()))?;
+        let settings = settings_of(name, &record)?;
+        let group = self.take_up(name, settings, record).await?;
+        *slot = Some(Arc::clone(&group));
+        Ok(group)
+    }
+
+    /// The group as it is wished for: made if it is not there, changed if nobody uses it.
+    pub(crate) async fn get_or_make(
+        &self,
+        name: &GroupName,
+        wish: GroupWish,
+    ) -> Result<Arc<ActiveGroup>, GroupError> {
+        wish.settings.check()?;
+        let slot = self.slot(name);
+        let mut slot = slot.lock().await;
+        if let Some(group) = &*slot {
+            if group.settings() == wish.settings || group.member_count() > 0 {
+                return agree(group, wish);
+            }
+            // Nobody is there to be surprised: the group is let go and taken up as it is wished.
+            self.site.router.remove(group);
+            group.retire().await;
+            *slot = None;
+        }
+        let record = match self.site.store.group(name.clone()).await? {
+            Some(record) => self.change(name, &wish, record).await?,
+            None => self.make(name, &wish).await?,
+        };
+        let group = self.take_up(name, wish.settings.clone(), record).await?;
+        group.lock().filter = wish.filter;
+        *slot = Some(Arc::clone(&group));
+        Ok(group)
+    }
+
+    /// Makes a group: its settings and where it begins in every lane become durable together, so
+    /// that it misses nothing from the moment its first member is there.
+    async fn make(&self, name: &GroupName, wish: &GroupWish) -> Result<GroupRecord, GroupError> {
+        let settings = encode(&wish.settings);
+        let topics = self.site.store.topics();
+        let lanes = self.starts(&topics, wish, |_| true).await?;
+        self.save_start(name, settings, lanes, Vec::new()).await
+    }
+
+    /// Brings a group to other settings. Topics that it did not read before begin as wished.
+    async fn change(
+        &self,
+        name: &GroupName,
+        wish: &GroupWish,
+        record: GroupRecord,
+    ) -> Result<GroupRecord, GroupError> {
+        let before = settings_of(name, &record)?;
+        if before == wish.settings {
+            return Ok(record);
+        }
+        let topics = self.site.store.topics();
+        let is_new = |lane: Lane| {
+            let known = record.lanes.iter().any(|(have, _)| *have == lane);
+            let read = topics.by_id(lane.topic).is_some_and(|e| before.reads(&e.definition.topic));
+            !known && !read
+        };
+        let lanes = self.starts(&topics, wish, is_new).await?;
+        self.save_start(name, encode(&wish.settings), lanes, record.lanes).await
+    }
+
+    async fn starts(
+        &self,
+        topics: &TopicTable,
+        wish: &GroupWish,
+        is_new: impl Fn(Lane) -> bool,
+    ) -> Result<Vec<(Lane, Offset)>, GroupError> {
+        let mut starts = Vec::new();
+        for entry in topics.users().filter(|entry| wish.settings.reads(&entry.definition.topic)) {
+            for lane in entry.lanes().filter(|&lane| is_new(lane)) {
+                starts.push((lane, wish.from.offset_in(&*self.site.store, lane).await?));
+            }
+        }
+        Ok(starts)
+    }
+
+    async fn save_start(
+        &self,
+        name: &GroupName,
+        settings: Payload,
+        starts: Vec<(Lane, Offset)>,
+        mut lanes: Vec<(Lane, LaneState)>,
+    ) -> Result<GroupRecord, GroupError> {
+        let deltas: Vec<_> =
+            starts.into_iter().map(|(lane, offset)| (lane, first_delta(offset))).collect();
+        let save = GroupSave {
+            group: name.clone(),
+            settings: Some(settings.clone()),
+            lanes: deltas.clone(),
+            dead_letters: Vec::new(),
+        };
+        self.site.store.save(save).await?;
+        for (lane, delta) in deltas {
+            let mut state = LaneState::default();
+            // The first delta always follows nothing.
+            if state.apply(&delta).is_ok() {
+                lanes.push((lane, state));
+            }
+        }
+        Ok(GroupRecord { settings, lanes })
+    }
+
+    async fn take_up(
+        &self,
+        name: &GroupName,
+        settings: GroupSettings,
+        record: GroupRecord,
+    ) -> Result<Arc<ActiveGroup>, GroupError> {
+        let seed = u64::from_le_bytes(seed_bytes(name));
+        let engine = Group::new(settings.for_delivery(), seed)
+            .map_err(crate::settings::SettingsError::from)?;
+        let site = Arc::clone(&self.site);
+        let group = Arc::new(ActiveGroup::new(name.clone(), site, settings.clone(), engine));
+        let mut states: HashMap<Lane, LaneState> = record.lanes.into_iter().collect();
+        let topics = self.site.store.topics();
+        for entry in topics.users().filter(|entry| settings.reads(&entry.definition.topic)) {
+            group.add_topic(entry, |lane| states.remove(&lane)).await?;
+        }
+        Ok(group)
+    }
+
+    pub(super) async fn follow_topics(&self) {
+        for group in self.active() {
+            if let Err(error) = group.follow_topics().await {
+                tracing::warn!(group = %group.name, %error, "a new topic could not be taken up");
+            }
+        }
+    }
+
+    /// Forgets a group that has no members.
+    pub(crate) async fn remove(&self, name: &GroupName) -> Result<(), GroupError> {
+        let slot = self.slot(name);
+        let mut slot = slot.lock().await;
+        if let Some(group) = &*slot {
+            let members = group.member_count();
+            if members > 0 {
+                return Err(GroupError::InUse { group: name.clone(), members });
+            }
+            self.site.router.remove(group);
+            group.retire().await;
+            *slot = None;
+        }
+        if self.site.store.group(name.clone()).await?.is_none() {
+            return Err(GroupError::Unknown(name.clone()));
+        }
+        self.site.store.remove_group(name.clone()).await?;
+        Ok(())
+    }
+}
+
+/// Members of one group want the same.
+fn agree(group: &Arc<ActiveGroup>, wish: GroupWish) -> Result<Arc<ActiveGroup>, GroupError> {
+    let settings = group.settings();
+    if settings != wish.settings {
+        let differences = differences(&settings, &wish.settings);
+        return Err(GroupError::OtherSettings { group: group.name.clone(), differences });
+    }
+    let mut inner = group.lock();
+    if inner.filter.is_none() {
+        inner.filter = wish.filter;
+    }
+    drop(inner);
+    Ok(Arc::clone(group))
+}
+
+fn differences(have: &GroupSettings, want: &GroupSettings) -> String {
+    let fields = |settings| match serde_json::to_value(settings) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (have, want) = (fields(have), fields(want));
+    let other = have.iter().filter(|(name, value)| want.get(*name) != Some(value));
+    let texts = other.map(|(name, value)| {
+        let wanted = want.get(name).map(ToString::to_string).unwrap_or_default();
+        format!("{name} is {value}, not {wanted}")
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+fn encode(settings: &GroupSettings) -> Payload {
+    // Plain fields always have a JSON form.
+    Payload::of(settings).unwrap_or_else(|_| Payload::null())
+}
+
+fn settings_of(name: &GroupName, record: &GroupRecord) -> Result<GroupSettings, GroupError> {
+    record
+        .settings
+        .decode()
+        .map_err(|error| GroupError::Unreadable { group: name.clone(), reason: error.to_string() })
+}
+
+fn seed_bytes(name: &GroupName) -> [u8; 8] {
+    let id = EventId::derived("promethean group", name.as_str().as_bytes());
+    id.as_bytes().first_chunk().copied().unwrap_or_default()
+}

@@ -1,0 +1,86 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_delivery::{Input, Save};
+
+use super::active::{ActiveGroup, Inner};
+use crate::limits::{SAVE_RETRY_MS, SAVE_RETRY_MS_MAX};
+use crate::store::{AppendError, GroupSave, Lane, SaveError};
+
+impl ActiveGroup {
+    /// Hands a save to the store. There is only one under way, so that one that fails can be made
+    /// again before any other.
+    pub(super) fn begin_save(self: &Arc<Self>, inner: &mut Inner, save: Save) {
+        inner.saving += 1;
+        let group = Arc::clone(self);
+        let number = save.number;
+        let lanes = save.lanes.into_iter().map(|(id, delta)| (Lane::of(id), delta)).collect();
+        let mut step =
+            GroupSave { group: self.name.clone(), settings: None, lanes, dead_letters: Vec::new() };
+        if save.dead_letters.is_empty() {
+            let first = self.site.store.save(step.clone());
+            self.site.runtime.spawn(async move {
+                let result = first.await;
+                group.end_save(number, step, result).await;
+            });
+        } else {
+            self.site.runtime.spawn(async move {
+                step.dead_letters = group.write_dead_letters(&save.dead_letters).await;
+                let result = group.site.store.save(step.clone()).await;
+                group.end_save(number, step, result).await;
+            });
+        }
+    }
+
+    async fn end_save(
+        self: Arc<Self>,
+        number: u64,
+        step: GroupSave,
+        mut result: Result<(), SaveError>,
+    ) {
+        let mut delay = SAVE_RETRY_MS;
+        loop {
+            match result {
+                Ok(()) => {
+                    self.step(Input::Saved { number });
+                    return self.one_saved();
+                }
+                Err(error) if is_passing(&error) => {
+                    tracing::warn!(group = %self.name, %error, "saving failed, trying again");
+                    tokio::time::sleep(Duration::from_millis(delay)).await;
+                    delay = (delay * 2).min(SAVE_RETRY_MS_MAX);
+                    // The same again: deltas are numbered and dead letters have ids of their own,
+                    // so that one that did arrive is not there twice.
+                    self.define_dead_letter_topics(&step.dead_letters).await;
+                    result = self.site.store.save(step.clone()).await;
+                }
+                Err(error) => return self.fail(&error.to_string()),
+            }
+        }
+    }
+}
+
+impl ActiveGroup {
+    /// After the step that it led to, which may have begun another one.
+    fn one_saved(&self) {
+        let mut inner = self.lock();
+        inner.saving = inner.saving.saturating_sub(1);
+        if inner.saving == 0 {
+            self.stepped.notify_waiters();
+        }
+    }
+}
+
+const fn is_passing(error: &SaveError) -> bool {
+    matches!(
+        error,
+        SaveError::Append(
+            AppendError::NoSpace
+                | AppendError::Busy(_)
+                // One for dead letters, which could not be made a moment ago.
+                | AppendError::UnknownTopic(_)
+                | AppendError::Unavailable(_)
+                | AppendError::Indeterminate(_)
+        )
+    )
+}

@@ -1,0 +1,21 @@
+//! Every bound of the bus, in one place. Units come last in the name.
+
+/// Most topics and patterns of one group.
+pub const GROUP_PATTERNS_MAX: usize = 256;
+/// Saves of one group under way at once. One, so that a save that failed can be made again before
+/// any later one: saves are numbered, and a missing one would hold up the group for ever.
+pub const SAVES_IN_FLIGHT: u32 = 1;
+/// Bytes read at once for a group.
+pub const FETCH_BYTES_MAX: usize = 1024 * 1024;
+/// Pages of one lane that groups share.
+pub const SHARED_PAGES_MAX: usize = 8;
+/// Lanes with pages that groups share.
+pub const SHARED_LANES_MAX: usize = 256;
+/// First delay before a save that failed is made again.
+pub const SAVE_RETRY_MS: u64 = 50;
+/// Longest such delay.
+pub const SAVE_RETRY_MS_MAX: u64 = 5_000;
+/// Most events of one listing.
+pub const LIST_EVENTS_MAX: usize = 10_000;
+/// How long closing waits for consumers to finish what they have.
+pub const CLOSE_DRAIN_MS: u64 = 10_000;

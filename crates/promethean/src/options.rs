@@ -1,0 +1,75 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_event::PartitionCount;
+
+use crate::dispatch::Redact;
+
+/// How a bus works. The defaults are right for most.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct BusOptions {
+    /// What happens when somebody publishes to a topic that is not there. Default: it is made,
+    /// with one partition.
+    pub unknown_topics: UnknownTopics,
+    /// How often retention and compaction are looked after. Default: every 5 minutes.
+    pub clean_every: Duration,
+    redact: Redact,
+}
+
+/// What happens when somebody publishes to a topic that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownTopics {
+    /// It is made, with so many partitions.
+    Make(PartitionCount),
+    /// The publish is refused.
+    Refuse,
+}
+
+impl Default for BusOptions {
+    fn default() -> Self {
+        Self {
+            unknown_topics: UnknownTopics::Make(PartitionCount::ONE),
+            clean_every: Duration::from_secs(300),
+            redact: Arc::new(|text| text),
+        }
+    }
+}
+
+impl BusOptions {
+    /// Takes out of error texts what must not be kept with dead letters.
+    #[must_use]
+    pub fn redact(mut self, redact: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
+        self.redact = Arc::new(redact);
+        self
+    }
+
+    /// What happens when somebody publishes to a topic that is not there.
+    #[must_use]
+    pub const fn unknown_topics(mut self, policy: UnknownTopics) -> Self {
+        self.unknown_topics = policy;
+        self
+    }
+
+    /// How often retention and compaction are looked after.
+    #[must_use]
+    pub const fn clean_every(mut self, period: Duration) -> Self {
+        self.clean_every = period;
+        self
+    }
+
+    pub(crate) fn redactor(&self) -> Redact {
+        Arc::clone(&self.redact)
+    }
+}
+
+impl fmt::Debug for BusOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BusOptions")
+            .field("unknown_topics", &self.unknown_topics)
+            .field("clean_every", &self.clean_every)
+            .finish_non_exhaustive()
+    }
+}

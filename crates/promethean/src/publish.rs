@@ -1,0 +1,192 @@
+//! The way in: check, find or make the topic, hand over to the store.
+
+use std::future::IntoFuture;
+
+use futures_core::future::BoxFuture;
+use promethean_event::{EventId, NewEvent, Offset, Partition, SessionId, Tag, Timestamp, Topic};
+
+use crate::bus::Bus;
+use crate::error::PublishError;
+use crate::options::UnknownTopics;
+use crate::store::{Append, Appended, Durability, Expectation, TopicDefinition};
+
+/// Where a published event stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Published {
+    /// Its id.
+    pub id: EventId,
+    /// Its topic.
+    pub topic: Topic,
+    /// The partition that its key, or its id, led to.
+    pub partition: Partition,
+    /// The place there.
+    pub offset: Offset,
+    /// Whether it had been there already, so that nothing was added.
+    pub duplicate: bool,
+    /// When the store took it.
+    pub appended_at: Timestamp,
+    /// How far it had travelled when this was answered.
+    pub durability: Durability,
+}
+
+/// What can be published: an event, or a value of a type with a topic
+/// ([`TypedTopic`](crate::TypedTopic)).
+pub trait ToEvent {
+    /// The event; `now` is the event time of one that has none.
+    fn to_event(self, now: Timestamp) -> Result<NewEvent, PublishError>;
+}
+
+impl ToEvent for NewEvent {
+    fn to_event(self, _now: Timestamp) -> Result<NewEvent, PublishError> {
+        Ok(self)
+    }
+}
+
+/// How events are published, besides what they are.
+#[derive(Debug, Clone, Default)]
+pub struct PublishOptions {
+    /// How far they must have travelled. Default: synced.
+    pub durability: Durability,
+    /// Where partitions must end for them to be taken.
+    pub expect: Vec<Expectation>,
+}
+
+/// A publish on its way: more may be said about the event before it is awaited.
+#[must_use = "nothing is published unless this is awaited"]
+#[derive(Debug)]
+pub struct Publish {
+    bus: Bus,
+    event: Result<NewEvent, PublishError>,
+    options: PublishOptions,
+}
+
+impl Publish {
+    fn change(mut self, change: impl FnOnce(&mut NewEvent)) -> Self {
+        if let Ok(event) = &mut self.event {
+            change(event);
+        }
+        self
+    }
+
+    /// With an id of the caller's, so that trying again is safe.
+    pub fn id(self, id: EventId) -> Self {
+        self.change(|event| event.id = id)
+    }
+
+    /// With a label.
+    pub fn tag(mut self, tag: &str) -> Self {
+        match (Tag::new(tag), &mut self.event) {
+            (Ok(tag), Ok(event)) => event.tags.push(tag),
+            (Err(error), Ok(_)) => self.event = Err(error.into()),
+            (_, Err(_)) => {}
+        }
+        self
+    }
+
+    /// Because of another event.
+    pub fn caused_by(self, cause: EventId) -> Self {
+        self.change(|event| event.caused_by.push(cause))
+    }
+
+    /// From a session.
+    pub fn session(self, sid: SessionId) -> Self {
+        self.change(|event| event.sid = Some(sid))
+    }
+
+    /// At another event time than now.
+    pub fn at(self, ts: Timestamp) -> Self {
+        self.change(|event| event.ts = ts)
+    }
+
+    /// With less durability than synced.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.options.durability = durability;
+        self
+    }
+}
+
+impl IntoFuture for Publish {
+    type Output = Result<Published, PublishError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let event = self.event?;
+            let published = self.bus.publish_with(vec![event], self.options).await?;
+            published
+                .into_iter()
+                .next()
+                .ok_or(PublishError::Append(crate::store::AppendError::Empty))
+        })
+    }
+}
+
+impl Bus {
+    /// Publishes one event. Answered when it is durable.
+    pub fn publish(&self, event: impl ToEvent) -> Publish {
+        let event = event.to_event(self.inner.groups.site().clock.now());
+        Publish { bus: self.clone(), event, options: PublishOptions::default() }
+    }
+
+    /// Publishes events of any number of topics: all of them or none.
+    pub async fn publish_batch(
+        &self,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Published>, PublishError> {
+        self.publish_with(events, PublishOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn publish_with(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Vec<Published>, PublishError> {
+        self.make_topics(&events).await?;
+        let names: Vec<(EventId, Topic)> =
+            events.iter().map(|event| (event.id, event.topic.clone())).collect();
+        let PublishOptions { durability, expect } = options;
+        let appended = self.inner.store.append(Append { events, durability, expect }).await?;
+        Ok(receipts(names, &appended))
+    }
+
+    /// Checks events, and makes the topics that are not there, as the options say.
+    async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
+        let topics = self.inner.store.topics();
+        for event in events {
+            event.check()?;
+            if event.topic.is_system() {
+                return Err(PublishError::System(event.topic.clone()));
+            }
+            if topics.get(&event.topic).is_some() {
+                continue;
+            }
+            let UnknownTopics::Make(partitions) = self.inner.options.unknown_topics else {
+                return Err(PublishError::UnknownTopic(event.topic.clone()));
+            };
+            let topic = event.topic.clone();
+            let definition = TopicDefinition { partitions, ..TopicDefinition::new(topic.clone()) };
+            if self.inner.store.topics().get(&topic).is_none() {
+                let defined = self.inner.store.define(definition).await;
+                defined.map_err(|source| PublishError::Define { topic, source })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn receipts(names: Vec<(EventId, Topic)>, appended: &Appended) -> Vec<Published> {
+    let placed = names.into_iter().zip(&appended.receipts);
+    placed
+        .map(|((id, topic), receipt)| Published {
+            id,
+            topic,
+            partition: receipt.lane.partition,
+            offset: receipt.offset,
+            duplicate: receipt.duplicate,
+            appended_at: appended.appended_at,
+            durability: appended.durability,
+        })
+        .collect()
+}

@@ -1,0 +1,203 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use promethean_delivery::Ack;
+use promethean_event::GroupName;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::delivered::Delivered;
+use super::failure::Failure;
+use super::worker::{self, Worker};
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::dispatch::GroupFailure;
+use crate::member::{Leased, Member, Seat, Told};
+use crate::typed::FromEvent;
+
+/// How a handler is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConsumerOptions {
+    pub(crate) concurrency: usize,
+    pub(crate) ack_timeout_ms: u32,
+}
+
+/// A handler at work. Dropping it stops it; what was not handled goes to others.
+pub struct Consumer {
+    desk: Arc<Desk>,
+    stop: watch::Sender<bool>,
+    run: Option<JoinHandle<Option<GroupFailure>>>,
+}
+
+/// What the workers of a consumer have in common.
+pub(super) struct Desk {
+    pub(super) seat: Seat,
+    pub(super) clock: Clock,
+    pub(super) options: ConsumerOptions,
+    waiting: Mutex<VecDeque<Leased>>,
+    /// Rung when something is waiting, or nothing more will come.
+    pub(super) arrived: Notify,
+    pub(super) closed: AtomicBool,
+    /// Events handled, for tests and those who wait for quiet.
+    pub(super) handled: AtomicU64,
+}
+
+impl Consumer {
+    pub(crate) fn start<T, F, Fut>(
+        bus: &Bus,
+        member: Member,
+        options: ConsumerOptions,
+        handler: F,
+    ) -> Self
+    where
+        T: FromEvent,
+        F: Fn(Delivered<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let desk = Arc::new(Desk {
+            seat: member.seat().clone(),
+            clock: bus.inner.groups.site().clock,
+            options,
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+            closed: AtomicBool::new(false),
+            handled: AtomicU64::new(0),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let handler = Arc::new(handler);
+        let hire = {
+            let desk = Arc::clone(&desk);
+            move || Worker::start(&desk, &handler)
+        };
+        let run = run(Arc::clone(&desk), member, stopped, hire);
+        Self { desk, stop, run: Some(bus.inner.runtime.spawn(run)) }
+    }
+
+    /// The group.
+    pub fn group(&self) -> &GroupName {
+        self.desk.seat.group()
+    }
+
+    /// Nothing new, until resumed; what is under way goes on.
+    pub fn pause(&self) {
+        self.desk.seat.pause();
+    }
+
+    /// New events again.
+    pub fn resume(&self) {
+        self.desk.seat.resume();
+    }
+
+    /// Events that the handler has finished with, one way or the other.
+    pub fn handled(&self) -> u64 {
+        self.desk.handled.load(Ordering::Relaxed)
+    }
+
+    /// Stops: what is under way is finished, what waits goes to others. An error if the group had
+    /// stopped by itself.
+    pub async fn stop(mut self) -> Result<(), GroupFailure> {
+        self.stop.send_replace(true);
+        let ended = match self.run.take() {
+            Some(run) => run.await,
+            None => return Ok(()),
+        };
+        match ended {
+            Ok(Some(failure)) => Err(failure),
+            // Handlers that panic are caught; the runtime may be going down.
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits until the group has stopped by itself, or the bus is closed.
+    pub async fn ended(mut self) -> Result<(), GroupFailure> {
+        match self.run.take() {
+            Some(run) => run.await.ok().flatten().map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+/// Takes what is delivered and looks after the workers.
+async fn run(
+    desk: Arc<Desk>,
+    mut member: Member,
+    mut stop: watch::Receiver<bool>,
+    hire: impl Fn() -> Worker,
+) -> Option<GroupFailure> {
+    let mut workers: Vec<Worker> = (0..desk.options.concurrency).map(|_| hire()).collect();
+    let period = Duration::from_millis(u64::from(desk.options.ack_timeout_ms / 3).max(1));
+    let mut round = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            told = member.next() => match told {
+                Some(Told::Events(batch)) => desk.add(batch.into_events()),
+                Some(_) => {}
+                None => break,
+            },
+            _ = round.tick() => {
+                desk.keep_leases();
+                worker::replace_stuck(&mut workers, &desk, &hire);
+            }
+            // An error is a handle that is gone, which stops as well.
+            _ = stop.wait_for(|stop| *stop) => break,
+        }
+    }
+    desk.close();
+    for worker in workers {
+        worker.finished(&desk).await;
+    }
+    member.failure()
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Leased>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, events: impl ExactSizeIterator<Item = Leased>) {
+        let count = events.len();
+        self.lock().extend(events);
+        if count > 1 {
+            self.arrived.notify_waiters();
+        }
+        self.arrived.notify_one();
+    }
+
+    pub(super) fn take(&self) -> Option<Leased> {
+        self.lock().pop_front()
+    }
+
+    /// What waits here keeps its lease: its time begins when its handler does.
+    fn keep_leases(&self) {
+        let tokens: Vec<_> = self.lock().iter().map(Leased::token).collect();
+        for token in tokens {
+            // One that has had its longest time runs out, and comes again.
+            drop(self.seat.extend(Ack::Token(token), self.options.ack_timeout_ms));
+        }
+    }
+
+    /// Nothing more is handled; what waits goes back with the member.
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lock().clear();
+        self.arrived.notify_waiters();
+        self.arrived.notify_one();
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").field("seat", &self.desk.seat).finish_non_exhaustive()
+    }
+}

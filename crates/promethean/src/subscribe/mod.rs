@@ -1,0 +1,19 @@
+//! Subscribing: as a stream of deliveries, or with a handler.
+
+mod builder;
+
+mod consumer;
+
+mod delivered;
+
+mod failure;
+
+mod stream;
+
+mod worker;
+
+pub use builder::Subscribe;
+pub use consumer::Consumer;
+pub use delivered::Delivered;
+pub use failure::Failure;
+pub use stream::Subscription;

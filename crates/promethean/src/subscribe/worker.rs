@@ -1,0 +1,181 @@
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use promethean_delivery::{Ack, Span};
+use tokio::task::JoinHandle;
+
+use super::consumer::Desk;
+use super::delivered::{Delivered, fail};
+use super::failure::Failure;
+use crate::member::Leased;
+use crate::typed::FromEvent;
+
+/// Acks that are held back for company while handlers do not wait.
+const QUIET_ACKS_MAX: usize = 128;
+
+/// One of the tasks that run a handler.
+pub(super) struct Worker {
+    state: Arc<WorkerState>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct WorkerState {
+    /// When the handler that runs should have ended, in epoch milliseconds; 0 if none runs.
+    due_ms: AtomicU64,
+    /// Another one has taken its place: it ends when its handler returns.
+    replaced: AtomicBool,
+}
+
+impl Worker {
+    pub(super) fn start<T, F, Fut>(desk: &Arc<Desk>, handler: &Arc<F>) -> Self
+    where
+        T: FromEvent,
+        F: Fn(Delivered<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let state = Arc::new(WorkerState::default());
+        let work = work(Arc::clone(desk), Arc::clone(&state), Arc::clone(handler));
+        Self { state, task: tokio::spawn(work) }
+    }
+
+    /// Waits for the handler that runs, unless it hangs: then it is let go.
+    pub(super) async fn finished(self, desk: &Desk) {
+        let due = self.state.due_ms.load(Ordering::Acquire);
+        let until = desk.clock.instant_of(due.max(desk.clock.now_ms() + 1));
+        let abort = self.task.abort_handle();
+        if tokio::time::timeout_at(until, self.task).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+/// A handler that blocks its thread cannot be stopped. Its event goes to another when the lease is
+/// over; here another worker takes its place, so that the rest goes on.
+pub(super) fn replace_stuck(workers: &mut [Worker], desk: &Desk, hire: &impl Fn() -> Worker) {
+    let now = desk.clock.now_ms();
+    for worker in workers {
+        let due = worker.state.due_ms.load(Ordering::Acquire);
+        if due != 0 && now > due + u64::from(desk.options.ack_timeout_ms / 3) {
+            tracing::error!(group = %desk.seat.group(), "a handler blocks its thread");
+            worker.state.replaced.store(true, Ordering::Release);
+            *worker = hire();
+        }
+    }
+}
+
+async fn work<T, F, Fut>(desk: Arc<Desk>, state: Arc<WorkerState>, handler: Arc<F>)
+where
+    T: FromEvent,
+    F: Fn(Delivered<T>) -> Fut,
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let mut acks = QuietAcks::default();
+    loop {
+        let arrived = desk.arrived.notified();
+        if desk.closed.load(Ordering::Acquire) || state.replaced.load(Ordering::Acquire) {
+            break;
+        }
+        let Some(leased) = desk.take() else {
+            acks.flush(&desk);
+            arrived.await;
+            continue;
+        };
+        handle_one(&desk, &state, &*handler, leased, &mut acks).await;
+        desk.handled.fetch_add(1, Ordering::Relaxed);
+    }
+    acks.flush(&desk);
+}
+
+async fn handle_one<T, F, Fut>(
+    desk: &Desk,
+    state: &WorkerState,
+    handler: &F,
+    leased: Leased,
+    acks: &mut QuietAcks,
+) where
+    T: FromEvent,
+    F: Fn(Delivered<T>) -> Fut,
+    Fut: Future<Output = Result<(), Failure>>,
+{
+    let token = leased.token();
+    let now = desk.clock.now_ms();
+    if now >= leased.deadline_ms() {
+        // It has waited here for long: if its lease was not prolonged it has gone to another.
+        let timeout = desk.options.ack_timeout_ms;
+        if desk.seat.extend(Ack::Token(token), timeout).all().await.is_err() {
+            return;
+        }
+    }
+    let delivered = Delivered::<T>::new(leased.clone(), desk.seat.clone());
+    let running = AssertUnwindSafe(async { handler(delivered).await }).catch_unwind();
+    tokio::pin!(running);
+    // Most handlers are done at once, and need neither a deadline nor their own ack.
+    let result = match running.as_mut().now_or_never() {
+        Some(result) => Some(result),
+        None => {
+            acks.flush(desk);
+            let due = desk.clock.now_ms() + u64::from(desk.options.ack_timeout_ms);
+            state.due_ms.store(due, Ordering::Release);
+            let timed = tokio::time::timeout_at(desk.clock.instant_of(due), running).await;
+            state.due_ms.store(0, Ordering::Release);
+            timed.ok()
+        }
+    };
+    let failure = match result {
+        Some(Ok(Ok(()))) => return acks.add(desk, &leased),
+        Some(Ok(Err(failure))) => failure,
+        Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
+        None => Failure::retry("the handler took longer than the ack timeout"),
+    };
+    acks.flush(desk);
+    // The answer is the next delivery, or the dead letter.
+    drop(fail(&desk.seat, token, &failure));
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Acks of handlers that did not wait, held back for company and put together to ranges.
+#[derive(Default)]
+struct QuietAcks {
+    items: Vec<Ack>,
+    events: usize,
+}
+
+impl QuietAcks {
+    fn add(&mut self, desk: &Desk, leased: &Leased) {
+        let token = leased.token();
+        let joined = match self.items.last_mut() {
+            Some(Ack::Range { lane, epoch, span })
+                if *lane == token.lane && *epoch == token.epoch && span.to == token.offset =>
+            {
+                span.to += 1;
+                true
+            }
+            _ => false,
+        };
+        if !joined {
+            let span = Span { from: token.offset, to: token.offset + 1 };
+            self.items.push(Ack::Range { lane: token.lane, epoch: token.epoch, span });
+        }
+        self.events += 1;
+        if self.events >= QUIET_ACKS_MAX {
+            self.flush(desk);
+        }
+    }
+
+    fn flush(&mut self, desk: &Desk) {
+        if !self.items.is_empty() {
+            desk.seat.ack_quietly(&self.items);
+            self.items.clear();
+            self.events = 0;
+        }
+    }
+}

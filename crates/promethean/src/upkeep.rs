@@ -1,0 +1,52 @@
+//! What a bus does by itself: retention and compaction, from time to time.
+
+use std::sync::{Arc, Weak};
+
+use promethean_event::Offset;
+
+use crate::bus::BusInner;
+use crate::store::Lane;
+
+pub(crate) fn start(bus: &Arc<BusInner>) {
+    let period = bus.options.clean_every;
+    bus.runtime.spawn(run(Arc::downgrade(bus), period));
+}
+
+async fn run(bus: Weak<BusInner>, period: std::time::Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        let Some(bus) = bus.upgrade() else {
+            return;
+        };
+        if let Err(error) = bus.clean().await {
+            tracing::warn!(%error, "cleaning failed, trying again later");
+        }
+    }
+}
+
+impl BusInner {
+    /// Removes what retention and compaction let go, except what groups hold.
+    pub(crate) async fn clean(&self) -> Result<(), crate::error::GroupError> {
+        let holds = self.holds().await?;
+        self.store.clean(holds).await?;
+        Ok(())
+    }
+
+    /// What groups with `hold` have not finished, whether they are being driven or not.
+    async fn holds(&self) -> Result<Vec<(Lane, Offset)>, crate::error::GroupError> {
+        let mut holds = Vec::new();
+        for name in self.store.groups().await? {
+            let Some(record) = self.store.group(name).await? else {
+                continue;
+            };
+            let settings = record.settings.decode::<crate::settings::GroupSettings>();
+            // Settings that cannot be read hold everything: nothing goes by mistake.
+            if settings.is_ok_and(|settings| !settings.hold) {
+                continue;
+            }
+            holds
+                .extend(record.lanes.iter().map(|(lane, state)| (*lane, Offset::new(state.floor))));
+        }
+        Ok(holds)
+    }
+}

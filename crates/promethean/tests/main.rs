@@ -1,0 +1,3 @@
+//! The bus, over the memory store.
+
+mod bus;
