@@ -2,6 +2,8 @@
 
 pub mod access;
 
+pub mod intake;
+
 pub mod filter;
 
 pub mod quota;

@@ -11,28 +11,38 @@ use std::time::Duration;
 
 use crate::limits::BUCKETS_MAX;
 
-/// How much is allowed: `per_second` in the long run, `burst` at once.
+/// How much is allowed: so many in a period in the long run, `burst` at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    per_second: u32,
+    count: u32,
+    period_ns: u64,
     burst: u32,
 }
 
 /// A rate that lets nothing through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a rate of {per_second} per second with a burst of {burst} lets nothing through")]
+#[error("a rate of {count} with a burst of {burst} lets nothing through")]
 pub struct RateError {
-    per_second: u32,
+    count: u32,
     burst: u32,
 }
 
 impl Rate {
     /// Checks a rate.
     pub const fn new(per_second: u32, burst: u32) -> Result<Self, RateError> {
-        if per_second == 0 || burst == 0 {
-            return Err(RateError { per_second, burst });
+        Self::over(per_second, burst, 1_000_000_000)
+    }
+
+    /// So many in a minute, all of them at once if need be.
+    pub const fn per_minute(count: u32) -> Result<Self, RateError> {
+        Self::over(count, count, 60_000_000_000)
+    }
+
+    const fn over(count: u32, burst: u32, period_ns: u64) -> Result<Self, RateError> {
+        if count == 0 || burst == 0 {
+            return Err(RateError { count, burst });
         }
-        Ok(Self { per_second, burst })
+        Ok(Self { count, period_ns, burst })
     }
 
     /// As much at once as in one second.
@@ -41,7 +51,8 @@ impl Rate {
     }
 
     const fn cost_ns(self, weight: u32) -> u64 {
-        (weight as u64 * 1_000_000_000).div_ceil(self.per_second as u64)
+        // Neither factor exceeds 2^36, so that the product fits with room to spare.
+        (weight as u128 * self.period_ns as u128).div_ceil(self.count as u128) as u64
     }
 }
 
