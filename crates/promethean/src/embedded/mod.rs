@@ -43,9 +43,9 @@ use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 use promethean_log::{Disk, Log};
 
 use crate::store::{
-    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
-    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
-    TopicTable, is_reserved,
+    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable, is_reserved,
 };
 
 use journal::Journal;
@@ -165,6 +165,15 @@ impl Store for EmbeddedStore {
 
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         self.reading.read(&self.log, &self.journal.topics(), read)
+    }
+
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        self.reading.fetch(&self.log, &self.journal.topics(), (lane, from, limit))
     }
 
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {

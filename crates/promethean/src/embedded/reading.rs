@@ -11,7 +11,8 @@ use super::blocking;
 use super::translate::{log_lane, log_topic};
 use crate::store::limits::{OPEN_READERS_MAX, PAGE_EVENTS_RESERVED};
 use crate::store::{
-    Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId, TopicTable,
+    EventPage, Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId,
+    TopicTable,
 };
 
 /// Readers that stand where their last page ended, so that one who goes on there need not be
@@ -84,13 +85,44 @@ impl Reading {
         }
     }
 
+    /// Reads forward, without decoding.
+    pub(super) fn fetch(
+        self: &Arc<Self>,
+        log: &Log,
+        table: &TopicTable,
+        (lane, from, limit): (Lane, Offset, PageLimit),
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        let Some(topic) = topic_name(table, lane.topic) else {
+            return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
+        };
+        let forward = Forward { lane, topic, from, limit, expected: 0 };
+        if log.in_tail(log_lane(lane), from) {
+            let page = forward.begin(log).and_then(|mut reader| forward.records(&mut reader));
+            return Box::pin(std::future::ready(page));
+        }
+        let (reading, log) = (Arc::clone(self), log.clone());
+        Box::pin(blocking(move || {
+            reading.going_on(&log, &forward, |reader| forward.records(reader))
+        }))
+    }
+
     fn page(&self, log: &Log, forward: &Forward) -> Result<Page, ReadError> {
+        self.going_on(log, forward, |reader| forward.page(reader))
+    }
+
+    /// Reads with the reader that stands there, if there is one, and keeps it for the next.
+    fn going_on<T>(
+        &self,
+        log: &Log,
+        forward: &Forward,
+        read: impl FnOnce(&mut LaneReader) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         let (known, round) = self.take(forward.lane, forward.from);
         let mut reader = match known {
             Some(reader) => reader,
             None => forward.begin(log)?,
         };
-        let page = forward.page(&mut reader)?;
+        let page = read(&mut reader)?;
         self.put(forward.lane, reader, round);
         Ok(page)
     }
@@ -120,8 +152,17 @@ impl Forward {
         Ok(log.read(log_lane(self.lane), self.from)?)
     }
 
+    const fn limit(&self) -> log::PageLimit {
+        log::PageLimit { events: self.limit.events, bytes: self.limit.bytes }
+    }
+
+    fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
+        let records = reader.next_records(self.limit())?;
+        Ok(EventPage::of_records(records, self.topic.clone()))
+    }
+
     fn page(&self, reader: &mut LaneReader) -> Result<Page, ReadError> {
-        let limit = log::PageLimit { events: self.limit.events, bytes: self.limit.bytes };
+        let limit = self.limit();
         let mut events: Vec<Stored> = Vec::with_capacity(self.expected);
         let mut unreadable = None;
         let visited = reader.visit(limit, |record| match decode(record, &self.topic) {

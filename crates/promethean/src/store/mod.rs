@@ -12,6 +12,8 @@
 
 mod record;
 
+mod event_page;
+
 mod topics;
 
 mod error;
@@ -25,6 +27,7 @@ use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Topic};
 
 pub use error::{AppendError, ReadError, SaveError};
+pub use event_page::{EventPage, Outline};
 pub use promethean_delivery::{LaneDelta, LaneState};
 pub use promethean_log::{Cleaning, Compaction, Durability, GapReason};
 pub use record::{
@@ -53,6 +56,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Reads a lane, forward or backward. What is in memory is answered at the first poll.
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>>;
+
+    /// Reads a lane forward for delivery, where most events are handed on unseen. Like `read`, if
+    /// a store has no faster way.
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        let read = self.read(Read::From { lane, from, limit });
+        Box::pin(async move { read.await.map(EventPage::from) })
+    }
 
     /// Where a lane starts and ends.
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>>;
