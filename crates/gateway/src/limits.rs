@@ -54,7 +54,43 @@ pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
+/// Largest head of a request.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most headers of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Longest address of a request.
+pub const URI_BYTES_MAX: usize = 4 * 1024;
+/// Most events of one answer.
+pub const PAGE_EVENTS_MAX: usize = 1_000;
+/// Events of one answer, unless asked otherwise.
+pub const PAGE_EVENTS: usize = 100;
+/// How long a request may look for events that a filter wants.
+pub const SCAN_MS_MAX: u64 = 2_000;
+/// Largest WebSocket frame and message.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// What is read from a WebSocket at once.
+pub const READ_BUFFER_BYTES: usize = 16 * 1024;
+/// What is collected before it is written to a WebSocket.
+pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+/// Frames that are not understood before a WebSocket is closed.
+pub const BAD_FRAMES_MAX: u32 = 5;
+/// Publishes of one connection under way at once; beyond it, nothing is read.
+pub const PIPELINE_MAX: usize = 4_096;
+/// Bytes waiting to be sent beyond which no further events are fetched for a connection.
+pub const OUTBOX_EVENTS_BYTES: usize = 1024 * 1024;
+/// Most events out to one subscription.
+pub const IN_FLIGHT_MAX: u32 = 1_000;
+/// Most events of one `EVENTS` frame.
+pub const EVENTS_FRAME_MAX: u32 = 1_000;
+/// Longest lease that a client may ask for.
+pub const LEASE_MS_MAX: u32 = 600_000;
+/// Most series of one metric.
+pub const METRIC_SERIES_MAX: usize = 1_000;
+/// Failures to authenticate of one address, in a minute.
+pub const AUTH_FAILURES_MAX: u32 = 10;
+
 const _: () = {
+    assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
     assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);

@@ -129,6 +129,8 @@ pub struct AckRange {
     pub from: Offset,
     /// The last offset.
     pub to: Offset,
+    /// The epoch of the deliveries, from their tokens; a seek begins another one.
+    pub epoch: u32,
 }
 
 /// A refusal by the consumer.

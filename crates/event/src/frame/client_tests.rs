@@ -60,7 +60,7 @@ fn negotiated_frames() {
         matches!(batch, Ok(ClientFrame::Publish { ref events, batch: true }) if events.len() == 2)
     );
     let acks = parse(
-        r#"{"op":"ACKS","tokens":["1-0-0-5-1-1-0"],"ranges":[{"sub":1,"topic":"a","partition":0,"from":1,"to":4}]}"#,
+        r#"{"op":"ACKS","tokens":["1-0-0-5-1-1-0"],"ranges":[{"sub":1,"topic":"a","partition":0,"from":1,"to":4,"epoch":0}]}"#,
     );
     assert!(
         matches!(acks, Ok(ClientFrame::Acks(ref acks)) if acks.tokens.len() == 1 && acks.ranges.len() == 1)
