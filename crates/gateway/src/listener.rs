@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use promethean::Bus;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -113,7 +114,11 @@ impl Server {
             accepting.spawn(serve.accept(listener));
         }
         stopped(&mut draining).await;
-        let finish = async { while accepting.join_next().await.is_some() {} };
+        // Requests end with their tasks, WebSockets with their doors.
+        let finish = async {
+            while accepting.join_next().await.is_some() {}
+            doors.empty().await;
+        };
         let _ = timeout(edge.settings.bounds.drain, finish).await;
         accepting.shutdown().await;
     }
@@ -123,10 +128,12 @@ impl Server {
 #[derive(Debug, Default)]
 struct Doors {
     open: Mutex<(usize, HashMap<IpAddr, usize>)>,
+    left: Notify,
 }
 
 /// One open connection; closes the door when it goes.
-struct Door {
+#[derive(Debug)]
+pub(crate) struct Door {
     doors: Arc<Doors>,
     edge: Arc<Edge>,
     ip: IpAddr,
@@ -140,6 +147,13 @@ enum Full {
 }
 
 impl Doors {
+    /// Waits until all have left.
+    async fn empty(&self) {
+        while self.open.lock().unwrap_or_else(PoisonError::into_inner).0 > 0 {
+            self.left.notified().await;
+        }
+    }
+
     fn enter(self: &Arc<Self>, edge: &Arc<Edge>, ip: IpAddr) -> Result<Door, Full> {
         let bounds = &edge.settings.bounds;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,6 +181,8 @@ impl Drop for Door {
                 open.1.remove(&self.ip);
             }
         }
+        drop(open);
+        self.doors.left.notify_one();
         self.edge.metrics.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -207,28 +223,25 @@ impl Serve {
     }
 
     async fn serve(self, stream: TcpStream, peer: SocketAddr) {
-        let _door = match self.doors.enter(&self.edge, peer.ip()) {
-            Ok(door) => door,
+        let door = match self.doors.enter(&self.edge, peer.ip()) {
+            Ok(door) => Peer { address: peer, _door: Arc::new(door) },
             Err(full) => return turn_away(stream, full).await,
         };
         let Some(tls) = self.tls.clone() else {
-            return self.http(stream, peer).await;
+            return self.http(stream, door).await;
         };
         let handshake = TlsAcceptor::from(tls.config()).accept(stream);
         if let Ok(Ok(stream)) = timeout(self.edge.settings.bounds.handshake, handshake).await {
-            self.http(stream, peer).await;
+            self.http(stream, door).await;
         }
     }
 
-    async fn http(
-        self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        peer: SocketAddr,
-    ) {
+    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let address = peer.address;
         let router = self.router;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(axum::body::Body::new);
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(peer.clone());
             router.clone().call(request)
         });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -242,10 +255,10 @@ impl Serve {
         tokio::pin!(connection);
         let mut draining = self.edge.draining.subscribe();
         tokio::select! {
-            ended = connection.as_mut() => return log_end(peer, ended),
+            ended = connection.as_mut() => return log_end(address, ended),
             () = stopped(&mut draining) => connection.as_mut().graceful_shutdown(),
         }
-        log_end(peer, connection.await);
+        log_end(address, connection.await);
     }
 }
 

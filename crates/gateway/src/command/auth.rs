@@ -6,7 +6,7 @@ use crate::session::{Done, Session, Subscription};
 
 /// Who the client is, or still is: a second AUTH must be for the same subject.
 pub(super) fn run(session: &mut Session, corr: Option<Corr>, token: &str) -> Result<(), Rejection> {
-    let principal = match session.edge.authenticate(token, session.peer.0.ip()) {
+    let principal = match session.edge.authenticate(token, session.peer.address.ip()) {
         Ok(principal) => principal,
         Err(refusal) => {
             session.refuse(corr.as_ref(), &refusal);

@@ -96,9 +96,9 @@ impl Endpoint {
     async fn answered(self, edge: Arc<Edge>, request: Request) -> Result<Response, Rejection> {
         admit_request(&edge, &request)?;
         let query = Query::read(request.uri().query());
-        let peer = request.extensions().get::<Peer>().copied();
+        let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or(Rejection::plain(Code::Internal))?;
-        let principal = self.principal(&edge, &request, peer)?;
+        let principal = self.principal(&edge, &request, &peer)?;
         if let Guard::Server(action) = self.guard {
             authorize(&principal, action, Resource::Server)?;
         }
@@ -114,9 +114,14 @@ impl Endpoint {
     }
 
     /// Who asks. A credential that is there is looked at even where none is needed.
-    fn principal(self, edge: &Edge, request: &Request, peer: Peer) -> Result<Principal, Rejection> {
+    fn principal(
+        self,
+        edge: &Edge,
+        request: &Request,
+        peer: &Peer,
+    ) -> Result<Principal, Rejection> {
         if let Some(credential) = bearer(request.headers())? {
-            return edge.authenticate(credential, peer.0.ip());
+            return edge.authenticate(credential, peer.address.ip());
         }
         if let Some(anonymous) = edge.anonymous() {
             return Ok(anonymous);

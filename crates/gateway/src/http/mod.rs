@@ -41,12 +41,17 @@ use axum::extract::Request;
 use axum::response::Response;
 
 use crate::edge::Edge;
+use crate::listener::Door;
 use crate::rejection::{Code, Rejection};
 pub(crate) use endpoint::Endpoint;
 
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+/// Who is at the other end. Counts as one connection for as long as it is kept: a WebSocket
+/// outlives the request that it began as.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) _door: Arc<Door>,
+}
 
 /// All resources, in the order in which an event meets them.
 pub(crate) fn endpoints() -> Vec<Endpoint> {

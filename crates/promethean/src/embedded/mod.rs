@@ -265,6 +265,9 @@ impl Store for EmbeddedStore {
             // Before, so that no open reader keeps a file from being used again; after, so that
             // none shows what is gone.
             reading.forget();
+            // Segments without a side file are left alone; one that was sealed a moment ago may
+            // still wait for its own.
+            log.settle()?;
             let cleaned = log.clean(&holds(held));
             reading.forget();
             cleaned.map(drop).map_err(Into::into)
