@@ -20,10 +20,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use crate::access::KeySetError;
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Peer};
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Access, Settings, SettingsError};
 use crate::tls::{Tls, TlsError};
 
 /// Why a server does not start.
@@ -65,6 +66,16 @@ impl ServerHandle {
     /// Stops: no new connections, DRAIN to the old ones, what is under way is answered.
     pub fn stop(&self) {
         self.edge.draining.send_replace(true);
+    }
+
+    /// Takes a key set that the operator has changed by hand.
+    pub fn install_keys(&self, document: &[u8]) -> Result<(), KeySetError> {
+        match &self.edge.settings.access {
+            Access::Required(authenticator) => {
+                authenticator.jwt().map_or(Ok(()), |jwt| jwt.keys_installed(document))
+            }
+            Access::Anonymous => Ok(()),
+        }
     }
 
     /// Reads certificate and key again.

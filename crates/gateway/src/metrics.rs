@@ -61,7 +61,6 @@ pub(crate) struct Metrics {
     pub(crate) refused: Counters,
     pub(crate) connections: AtomicI64,
     pub(crate) sessions: AtomicI64,
-    pub(crate) inflight: AtomicI64,
     pub(crate) publishing: Histogram,
 }
 
@@ -78,7 +77,6 @@ impl Metrics {
         self.refused.write(&mut out, "refusals_total", "Requests refused.", ["code", ""]);
         gauge(&mut out, "connections", "Open connections.", &self.connections);
         gauge(&mut out, "ws_connections", "Open WebSockets.", &self.sessions);
-        gauge(&mut out, "events_inflight", "Events sent and not answered.", &self.inflight);
         self.publishing.write(&mut out, "publish_duration_seconds", "From frame to durable.");
         write_lags(&mut out, lags);
         let version = env!("CARGO_PKG_VERSION");
@@ -111,6 +109,7 @@ fn write_lags(out: &mut String, lags: &[GroupLag]) {
             let _ = writeln!(out, "{name}{{topic=\"{topic}\",group=\"{group}\"}} {sum}");
         }
     };
+    family("events_inflight", "Events on lease.", |lag| lag.out as f64);
     family("group_lag_events", "Events not finished.", |lag| lag.events as f64);
     family("group_holes_events", "Events finished ahead of the cursor.", |lag| lag.holes as f64);
     family("group_oldest_unacked_seconds", "Age of the oldest event not finished.", |lag| {

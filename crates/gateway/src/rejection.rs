@@ -278,6 +278,21 @@ mod tests {
         }
     }
 
+    /// What PROTOCOL.md says about codes is what the code does.
+    #[test]
+    fn the_protocol_lists_every_code() {
+        let text = include_str!("../../../PROTOCOL.md");
+        for &code in Code::ALL {
+            let (name, status, close) = (code.as_str(), code.status(), code.close());
+            let retry = if code.retryable() { "yes" } else { "no" };
+            let row = format!("| `{name}` | {status} | {close} | {retry} |");
+            assert!(text.contains(&row), "PROTOCOL.md, section 5, lacks: {row}");
+        }
+        let rows =
+            text.lines().filter(|line| line.ends_with("| yes |") || line.ends_with("| no |"));
+        assert_eq!(rows.count(), Code::ALL.len());
+    }
+
     #[test]
     fn problem_document() {
         let refusal = Rejection::new(Code::RateLimited, "topic a.b").after_ms(1200);

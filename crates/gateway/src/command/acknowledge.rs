@@ -1,10 +1,13 @@
 //! ACK, ACKS, NACK and MODACK: what a consumer says about what is out to it. A token names one
 //! delivery; plain clients name the event, and mean its newest delivery to this connection.
 
+use std::sync::Arc;
+
 use futures_util::FutureExt;
 use promethean::member::{AckTarget, Answer, LaneId, Seat, Span, Token, Verdict, fingerprint};
+use promethean::store::TopicId;
+use promethean_event::EventId;
 use promethean_event::frame::{Ack, AckRange, Acks, Corr, DeliveryToken, Nack};
-use promethean_event::{EventId, Topic};
 
 use crate::limits::LEASE_MS_MAX;
 use crate::rejection::{Code, Rejection};
@@ -14,7 +17,17 @@ use crate::session::{Dialect, Done, Feed, Session, Success};
 struct Asked {
     corr: Option<Corr>,
     id: Option<EventId>,
-    many: bool,
+    what: What,
+    topic: String,
+    group: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Ack,
+    Acks,
+    Nack,
+    Extend,
 }
 
 fn token(wire: &DeliveryToken) -> Token {
@@ -61,8 +74,8 @@ pub(super) fn ack(
 ) -> Result<(), Rejection> {
     let (seat, token) = find(session, target, true)?;
     let answer = seat.ack(&[AckTarget::Token(token)]);
-    count(session, target, Counted::Ack);
-    wait(session, answer, Asked { corr, id: id_of(target), many: false });
+    let asked = asked(session, corr, target, (What::Ack, &seat));
+    wait(session, answer, asked);
     Ok(())
 }
 
@@ -87,10 +100,20 @@ pub(super) fn acks(
         for range in acks.ranges.iter().filter(|range| range.sub == sub) {
             items.push(span(session, range)?);
         }
-        let group = seat.group().as_str();
-        session.edge.metrics.acked.add("", group, items.len() as u64);
-        let answer = seat.ack(&items);
-        wait(session, answer, Asked { corr: corr.clone(), id: None, many: true });
+        // Counted for the first topic: a frame is about one, as a rule.
+        let token = acks.tokens.iter().find(|wire| wire.sub == sub);
+        let range = acks.ranges.iter().find(|range| range.sub == sub);
+        let topic = token
+            .map(|wire| topic_of(session, wire.lane))
+            .or_else(|| range.map(|range| range.topic.to_string()));
+        let asked = Asked {
+            corr: corr.clone(),
+            id: None,
+            what: What::Acks,
+            topic: topic.unwrap_or_default(),
+            group: seat.group().to_string(),
+        };
+        wait(session, seat.ack(&items), asked);
     }
     Ok(())
 }
@@ -121,8 +144,8 @@ pub(super) fn nack(
         Verdict::Retry { delay_ms, error, fingerprint }
     };
     let answer = seat.nack(AckTarget::Token(token), verdict);
-    count(session, &nack.target, Counted::Nack);
-    wait(session, answer, Asked { corr, id: id_of(&nack.target), many: false });
+    let asked = asked(session, corr, &nack.target, (What::Nack, &seat));
+    wait(session, answer, asked);
     Ok(())
 }
 
@@ -134,8 +157,15 @@ pub(super) fn extend(
 ) -> Result<(), Rejection> {
     let (seat, token) = find(session, target, false)?;
     let answer = seat.extend(AckTarget::Token(token), extend_ms.min(LEASE_MS_MAX));
-    wait(session, answer, Asked { corr, id: id_of(target), many: false });
+    let asked = asked(session, corr, target, (What::Extend, &seat));
+    wait(session, answer, asked);
     Ok(())
+}
+
+fn asked(session: &Session, corr: Option<Corr>, target: &Ack, of: (What, &Seat)) -> Asked {
+    let (what, seat) = of;
+    let (topic, group) = (topic_named(session, target), seat.group().to_string());
+    Asked { corr, id: id_of(target), what, topic, group }
 }
 
 const fn id_of(target: &Ack) -> Option<EventId> {
@@ -145,44 +175,42 @@ const fn id_of(target: &Ack) -> Option<EventId> {
     }
 }
 
-enum Counted {
-    Ack,
-    Nack,
+/// The topic of a lane, as counters know it.
+fn topic_of(session: &Session, lane: u32) -> String {
+    let topics = session.edge.bus.topics();
+    let entry = topics.by_id(TopicId::new(lane));
+    entry.map(|entry| entry.definition.topic.to_string()).unwrap_or_default()
 }
 
-fn count(session: &Session, target: &Ack, what: Counted) {
-    let (topic, group) = match target {
-        Ack::Id { topic, group, .. } => (topic.as_str(), group.as_str().to_owned()),
-        Ack::Token(wire) => {
-            let one = session.subscriptions.get(&wire.sub);
-            let group = one.and_then(|one| one.group.as_ref()).map(ToString::to_string);
-            let only = one.and_then(|one| one.topics.first()).and_then(|p| p.as_topic());
-            let group = group.unwrap_or_default();
-            return add(session, only.as_ref().map_or("", Topic::as_str), &group, &what);
-        }
-    };
-    add(session, topic, &group, &what);
-}
-
-fn add(session: &Session, topic: &str, group: &str, what: &Counted) {
-    let counters = match what {
-        Counted::Ack => &session.edge.metrics.acked,
-        Counted::Nack => &session.edge.metrics.nacked,
-    };
-    counters.add(topic, group, 1);
+fn topic_named(session: &Session, target: &Ack) -> String {
+    match target {
+        Ack::Id { topic, .. } => topic.to_string(),
+        Ack::Token(wire) => topic_of(session, wire.lane),
+    }
 }
 
 /// Answers when it is durable: plain clients always, others if they named the request or if it
 /// was refused.
 fn wait(session: &Session, answer: Answer, asked: Asked) {
     let reply = asked.corr.is_some() || session.dialect == Dialect::Plain;
+    let edge = Arc::clone(&session.edge);
     let answered = answer.map(move |answered| {
+        let many = asked.what == What::Acks;
+        if let Ok(reply) = &answered {
+            match asked.what {
+                What::Ack | What::Acks => {
+                    edge.metrics.acked.add(&asked.topic, &asked.group, reply.accepted);
+                }
+                What::Nack => edge.metrics.nacked.add(&asked.topic, &asked.group, reply.accepted),
+                What::Extend => {}
+            }
+        }
         let result =
             answered.map_err(Rejection::from).and_then(|reply| match reply.refused.first() {
-                Some(refused) if !asked.many || reply.accepted == 0 => Err(refused.why.into()),
+                Some(refused) if !many || reply.accepted == 0 => Err(refused.why.into()),
                 _ => Ok(Success {
                     id: asked.id,
-                    accepted: asked.many.then_some(reply.accepted),
+                    accepted: many.then_some(reply.accepted),
                     ..Success::default()
                 }),
             });

@@ -26,9 +26,9 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
     settings.listen = vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), dev.port)];
     let Some(data) = &dev.data else {
         output.progress("kept in memory only; --data DIR keeps it");
-        return serve::start(output, settings, Bus::memory, || {});
+        return serve::start(output, settings, Bus::memory, None);
     };
     serve::private_directory(data)?;
     let store = serve::open(data, output)?;
-    serve::start(output, settings, || Bus::with_store(store, BusOptions::default()), || {})
+    serve::start(output, settings, || Bus::with_store(store, BusOptions::default()), None)
 }

@@ -16,7 +16,7 @@ use promethean_gateway::access::{
     TokenTable, VerifyKeys,
 };
 use promethean_gateway::{
-    Access, PORT, Rates, Server, ServerHandle, Settings, StartError, TlsFiles, Waived,
+    Access, Rates, Server, ServerHandle, Settings, StartError, TlsFiles, Waived,
 };
 
 use super::Status;
@@ -75,12 +75,13 @@ pub(crate) struct Serve {
 
 pub(crate) fn run(serve: &Serve, output: &Output) -> anyhow::Result<Status> {
     private_directory(&serve.data)?;
-    let (settings, verifier_keys) = settings(serve, output)?;
+    let settings = settings(serve, output)?;
     if serve.insecure_no_auth {
         output.progress("warning: whoever can reach this server may do anything");
     }
     let store = open(&serve.data, output)?;
-    start(output, settings, move || Bus::with_store(store, BusOptions::default()), verifier_keys)
+    let bus = move || Bus::with_store(store, BusOptions::default());
+    start(output, settings, bus, serve.jwks.clone())
 }
 
 /// Opens the store of a data directory.
@@ -96,7 +97,7 @@ pub(super) fn start(
     output: &Output,
     settings: Settings,
     bus: impl FnOnce() -> Bus,
-    reload: impl Fn() + Send + 'static,
+    jwks: Option<PathBuf>,
 ) -> anyhow::Result<Status> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -113,7 +114,7 @@ pub(super) fn start(
             output.progress(&format!("listening on {address}"));
         }
         let handle = server.handle();
-        let signals = tokio::spawn(signals(handle, reload));
+        let signals = tokio::spawn(signals(handle, jwks));
         server.run().await;
         signals.abort();
         bus.close().await;
@@ -123,7 +124,7 @@ pub(super) fn start(
 }
 
 /// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
-async fn signals(handle: ServerHandle, reload: impl Fn()) -> anyhow::Result<()> {
+async fn signals(handle: ServerHandle, jwks: Option<PathBuf>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -136,16 +137,19 @@ async fn signals(handle: ServerHandle, reload: impl Fn()) -> anyhow::Result<()> 
                 if let Err(error) = handle.reload() {
                     eprintln!("warning: the old certificate stays: {error}");
                 }
-                reload();
+                if let Some(Err(error)) = jwks.as_ref().map(|file| install(&handle, file)) {
+                    eprintln!("warning: the old key set stays: {error:#}");
+                }
             }
         }
     }
 }
 
-fn settings(
-    serve: &Serve,
-    output: &Output,
-) -> anyhow::Result<(Settings, impl Fn() + Send + 'static)> {
+fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {
+    Ok(handle.install_keys(&fs::read(file)?)?)
+}
+
+fn settings(serve: &Serve, output: &Output) -> anyhow::Result<Settings> {
     let access = if serve.insecure_no_auth {
         Access::Anonymous
     } else {
@@ -164,8 +168,7 @@ fn settings(
     settings.origins.clone_from(&serve.origin);
     settings.hosts.clone_from(&serve.host);
     settings.rates = if serve.no_rate_limits { Rates::default() } else { Rates::cautious() };
-    debug_assert!(settings.listen.iter().any(|at| at.port() == PORT) || !serve.listen.is_empty());
-    Ok((settings, || {}))
+    Ok(settings)
 }
 
 fn authenticator(serve: &Serve, output: &Output) -> anyhow::Result<Authenticator> {
