@@ -111,7 +111,7 @@ impl Server {
     /// Serves until it is stopped, then lets connections finish within the drain time.
     pub async fn run(self) {
         let Self { edge, listeners, tls } = self;
-        let router = http::router(Arc::clone(&edge));
+        let router = http::router(&edge);
         let doors = Arc::new(Doors::default());
         let mut accepting = JoinSet::new();
         let mut draining = edge.draining.subscribe();

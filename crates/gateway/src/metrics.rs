@@ -13,8 +13,10 @@ use crate::limits::METRIC_SERIES_MAX;
 /// A counter per pair of labels.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    series: RwLock<BTreeMap<(Box<str>, Box<str>), Arc<AtomicU64>>>,
+    series: RwLock<BTreeMap<Labels, Arc<AtomicU64>>>,
 }
+
+type Labels = (Box<str>, Box<str>);
 
 impl Counters {
     /// The counter of a pair. Keep it: looking it up takes a lock.

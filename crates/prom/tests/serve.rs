@@ -51,6 +51,14 @@ impl Server {
     }
 }
 
+/// A test that fails leaves no server behind.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn what_was_published_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +84,7 @@ fn what_was_published_is_there_after_a_restart() {
 #[test]
 fn dev_asks_for_no_token() {
     let server = Server::start(&["dev", "--port", "0"]);
-    assert!(server.post("/publish/a", "", "1").starts_with("HTTP/1.1 201"));
+    assert!(server.post("/publish/a", "none", "1").starts_with("HTTP/1.1 201"));
     assert_eq!(server.stop(), Some(0));
 }
 

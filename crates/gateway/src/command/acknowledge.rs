@@ -81,7 +81,7 @@ pub(super) fn ack(
 
 pub(super) fn acks(
     session: &mut Session,
-    corr: Option<Corr>,
+    corr: Option<&Corr>,
     acks: &Acks,
 ) -> Result<(), Rejection> {
     // Most frames are about one subscription, and then it is one question to the bus.
@@ -107,7 +107,7 @@ pub(super) fn acks(
             .map(|wire| topic_of(session, wire.lane))
             .or_else(|| range.map(|range| range.topic.to_string()));
         let asked = Asked {
-            corr: corr.clone(),
+            corr: corr.cloned(),
             id: None,
             what: What::Acks,
             topic: topic.unwrap_or_default(),

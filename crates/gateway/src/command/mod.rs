@@ -68,7 +68,7 @@ pub(crate) async fn run(
         }
         ClientFrame::Unsubscribe(target) => unsubscribe::run(session, corr.as_ref(), &target),
         ClientFrame::Ack(target) => acknowledge::ack(session, corr.clone(), &target),
-        ClientFrame::Acks(acks) => acknowledge::acks(session, corr.clone(), &acks),
+        ClientFrame::Acks(acks) => acknowledge::acks(session, corr.as_ref(), &acks),
         ClientFrame::Nack(nack) => acknowledge::nack(session, corr.clone(), &nack),
         ClientFrame::Modack { target, extend_ms } => {
             acknowledge::extend(session, corr.clone(), &target, extend_ms)

@@ -61,6 +61,7 @@ pub(super) async fn run(
         batch: batch_size(session, &wish),
         auto_ack: wish.opts.ack == Some(AckMode::Auto),
         max_attempts: wish.opts.max_attempts.unwrap_or(5),
+        ack_timeout_ms: wish.opts.ack_timeout_ms.unwrap_or(30_000),
         paused: false,
         credit: wish.opts.credit.filter(|_| wish.group.is_none()),
         out: HashMap::new(),

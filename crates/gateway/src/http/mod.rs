@@ -63,13 +63,13 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all
 }
 
-pub(crate) fn router(edge: Arc<Edge>) -> Router {
+pub(crate) fn router(edge: &Arc<Edge>) -> Router {
     let mut router = Router::new();
     for endpoint in endpoints() {
-        router = router.route(endpoint.path, endpoint.route(&edge));
+        router = router.route(endpoint.path, endpoint.route(edge));
     }
-    let unknown = Arc::clone(&edge);
-    let wrong_method = Arc::clone(&edge);
+    let unknown = Arc::clone(edge);
+    let wrong_method = Arc::clone(edge);
     router
         .fallback(move |request: Request| refuse(Arc::clone(&unknown), request, Code::NotFound))
         .method_not_allowed_fallback(move |request: Request| {

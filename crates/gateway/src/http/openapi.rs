@@ -22,7 +22,9 @@ pub(crate) fn document() -> Value {
     let mut paths = Map::new();
     for endpoint in endpoints() {
         let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
-        path[endpoint.method.name()] = operation(&endpoint);
+        if let Some(path) = path.as_object_mut() {
+            path.insert(endpoint.method.name().into(), operation(&endpoint));
+        }
     }
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     json!({
@@ -65,18 +67,22 @@ fn operation(endpoint: &Endpoint) -> Value {
         "content": { "application/problem+json": {
             "schema": { "$ref": "#/components/schemas/Problem" } } },
     });
+    let security = match endpoint.guard {
+        Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
+        Guard::Open | Guard::Frames => json!([]),
+    };
+    let has_body = endpoint.method == Verb::Post && !endpoint.path.starts_with("/dead-letters");
+    let body = json!({ "required": has_body, "content": {
+        "application/json": { "schema": {} } } });
     let mut operation = json!({
+        "security": security,
         "operationId": identifier(endpoint),
         "summary": endpoint.summary,
         "parameters": parameters,
         "responses": { "2XX": { "description": "Done" }, "4XX": problem, "5XX": problem },
     });
-    if matches!(endpoint.guard, Guard::Server(_) | Guard::Topics(_)) {
-        operation["security"] = json!([{ "bearer": [] }]);
-    }
-    if endpoint.method == Verb::Post && !endpoint.path.starts_with("/dead-letters") {
-        operation["requestBody"] = json!({ "required": true, "content": {
-            "application/json": { "schema": {} } } });
+    if let Some(operation) = operation.as_object_mut().filter(|_| has_body) {
+        operation.insert("requestBody".into(), body);
     }
     operation
 }

@@ -279,7 +279,13 @@ impl Session {
             let ctx = Context {
                 attempt: token.attempt,
                 max_attempts: subscription.max_attempts,
-                ack_deadline_ms: Some(leased.deadline_ms().saturating_sub(now_ms)),
+                // The clock of the bus was started at another moment: never more than the lease.
+                ack_deadline_ms: Some(
+                    leased
+                        .deadline_ms()
+                        .saturating_sub(now_ms)
+                        .min(subscription.ack_timeout_ms.into()),
+                ),
                 token: Some(wire),
             };
             frames.add(subscription, &event, &ctx);

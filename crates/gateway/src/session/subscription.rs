@@ -40,6 +40,7 @@ pub(crate) struct Subscription {
     /// The server acks, as soon as an event is on its way.
     pub(crate) auto_ack: bool,
     pub(crate) max_attempts: u16,
+    pub(crate) ack_timeout_ms: u32,
     /// A tail that is to say nothing. Members are paused by their group.
     pub(crate) paused: bool,
     /// Events a tail may still send; none without credits.

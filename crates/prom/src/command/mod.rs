@@ -18,7 +18,7 @@ use crate::output::Output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a data directory to others: HTTP and WebSocket.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Serve this machine, for development: no credentials, nothing to set up.
     Dev(dev::Dev),
     /// Look at the log of a data directory, without a server.

@@ -135,10 +135,10 @@ async fn signals(handle: ServerHandle, jwks: Option<PathBuf>) -> anyhow::Result<
             _ = interrupt.recv() => handle.stop(),
             _ = hangup.recv() => {
                 if let Err(error) = handle.reload() {
-                    eprintln!("warning: the old certificate stays: {error}");
+                    let _ = writeln!(std::io::stderr(), "warning: the old certificate stays: {error}");
                 }
                 if let Some(Err(error)) = jwks.as_ref().map(|file| install(&handle, file)) {
-                    eprintln!("warning: the old key set stays: {error:#}");
+                    let _ = writeln!(std::io::stderr(), "warning: the old key set stays: {error:#}");
                 }
             }
         }
