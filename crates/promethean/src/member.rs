@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use promethean_delivery::{Ack, Input, MemberId, Reply, Token, Verdict};
+use promethean_delivery::{Ack, Input, MemberId};
 use promethean_event::{Event, GroupName, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
@@ -16,7 +16,10 @@ use crate::error::AckError;
 use crate::metrics::GroupMeters;
 use crate::store::Lane;
 
-pub use promethean_delivery::{Ack as AckTarget, MemberOptions, Refused, Span};
+pub use promethean_delivery::dead_letter::fingerprint;
+pub use promethean_delivery::{
+    Ack as AckTarget, LaneId, MemberOptions, Refusal, Refused, Reply, Span, Token, Verdict,
+};
 
 /// A member of a group. Dropping it gives back what it has.
 pub struct Member {
