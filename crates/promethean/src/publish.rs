@@ -8,6 +8,7 @@ use promethean_event::{EventId, NewEvent, Offset, Partition, SessionId, Tag, Tim
 use tracing::Instrument;
 
 use crate::bus::Bus;
+use crate::clock::Stopwatch;
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
 use crate::store::{Append, Appended, Durability, Expectation, TopicDefinition};
@@ -61,6 +62,7 @@ pub struct Publish {
     bus: Bus,
     event: Result<NewEvent, PublishError>,
     options: PublishOptions,
+    begun: Stopwatch,
 }
 
 impl Publish {
@@ -121,7 +123,7 @@ impl IntoFuture for Publish {
                 }
             };
             let event = self.event.inspect_err(refused)?;
-            let published = self.bus.publish_with(vec![event], self.options).await?;
+            let published = self.bus.publish_since(self.begun, vec![event], self.options).await?;
             published
                 .into_iter()
                 .next()
@@ -133,8 +135,10 @@ impl IntoFuture for Publish {
 impl Bus {
     /// Publishes one event. Answered when it is durable.
     pub fn publish(&self, event: impl ToEvent) -> Publish {
-        let event = event.to_event(self.inner.groups.site().clock.now());
-        Publish { bus: self.clone(), event, options: PublishOptions::default() }
+        let begun = Stopwatch::start();
+        let now = self.inner.groups.site().clock.ms_at(begun);
+        let event = event.to_event(Timestamp::from_millis(now));
+        Publish { bus: self.clone(), event, options: PublishOptions::default(), begun }
     }
 
     /// Publishes events of any number of topics: all of them or none.
@@ -151,22 +155,23 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
-        let span = crate::spans::publish(&events);
-        self.measured(events, options).instrument(span).await
+        self.publish_since(Stopwatch::start(), events, options).await
     }
 
-    async fn measured(
+    /// The same, for somebody who has looked at the clock already.
+    async fn publish_since(
         &self,
+        begun: Stopwatch,
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
         let site = self.inner.groups.site();
-        let watch = site.watch();
-        let result = self.hand_over(events, options).await;
-        match (&result, watch) {
-            (Ok(_), Some(watch)) => site.meters.publish.took(watch.nanos()),
-            (Err(error), Some(_)) => site.meters.publish.failed(error),
-            (_, None) => {}
+        let span = crate::spans::publish(&events);
+        let result = self.hand_over(events, options).instrument(span).await;
+        match &result {
+            _ if !site.meters.is_on() => {}
+            Ok(_) => site.meters.publish.took(begun.nanos()),
+            Err(error) => site.meters.publish.failed(error),
         }
         result
     }

@@ -20,25 +20,39 @@ pub(super) struct Redelivery {
 /// How long the events of one batch were in the store before they went out for the first time.
 struct Waited {
     now: Option<Timestamp>,
+    /// When the store took the last ones, and how many they are: it takes many at once.
+    last: (Timestamp, u32),
     tally: Tally,
 }
 
 impl Waited {
     fn until(site: &Site) -> Self {
         let now = site.meters.is_on().then(|| site.clock.now());
-        Self { now, tally: Tally::default() }
+        Self { now, last: (Timestamp::from_millis(0), 0), tally: Tally::default() }
     }
 
     fn note(&mut self, page: &EventPage, index: usize, delivery: Delivery) {
-        if let Some(now) = self.now
+        if self.now.is_some()
             && (delivery.attempt, delivery.round) == (1, 0)
             && let Some(appended_at) = page.appended_at(index)
         {
-            self.tally.record(now.millis_since(appended_at).saturating_mul(1_000_000));
+            if self.last.0 != appended_at {
+                self.count_last();
+                self.last = (appended_at, 0);
+            }
+            self.last.1 += 1;
+        }
+    }
+
+    fn count_last(&mut self) {
+        if let (Some(now), (appended_at, count)) = (self.now, self.last) {
+            let nanos = now.millis_since(appended_at).saturating_mul(1_000_000);
+            self.tally.record_times(nanos, count);
         }
     }
 
     fn end(mut self, meters: &GroupMeters) {
+        self.count_last();
         meters.latency.add(&mut self.tally);
     }
 }

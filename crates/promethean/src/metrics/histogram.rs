@@ -86,12 +86,13 @@ impl Histogram {
 }
 
 impl Tally {
-    pub(crate) fn record(&mut self, nanos: u64) {
+    /// The same time for several events.
+    pub(crate) fn record_times(&mut self, nanos: u64, count: u32) {
         if let Some(bucket) = self.buckets.get_mut(bucket_of(nanos)) {
-            *bucket += 1;
+            *bucket += count;
         }
-        self.sum_ns += nanos;
-        self.any = true;
+        self.sum_ns = self.sum_ns.saturating_add(nanos.saturating_mul(u64::from(count)));
+        self.any |= count > 0;
     }
 }
 
@@ -130,8 +131,9 @@ mod tests {
         let mut tally = Tally::default();
         for nanos in [0, 5, 99_999, 100_000, 100_001, 7_000_000, 900_000_000_000] {
             one.record(nanos);
-            tally.record(nanos);
+            tally.record_times(nanos, 1);
         }
+        tally.record_times(5, 0);
         all.add(&mut tally);
         assert_eq!(one.read(), all.read());
         assert_eq!(all.read().count(), 7);

@@ -10,6 +10,8 @@ mod failure;
 
 mod stream;
 
+mod times;
+
 mod worker;
 
 pub use builder::Subscribe;

@@ -12,9 +12,9 @@ use tracing::Instrument;
 use super::consumer::Desk;
 use super::delivered::{Delivered, fail};
 use super::failure::Failure;
+use super::times::HandlerTimes;
 use crate::clock::Stopwatch;
 use crate::member::Leased;
-use crate::metrics::Tally;
 use crate::typed::FromEvent;
 
 /// Acks that are held back for company while handlers do not wait.
@@ -103,10 +103,7 @@ struct Pace {
     /// The time, as of the last handler that took any.
     now_ms: u64,
     acks: QuietAcks,
-    /// Runs from the end of one handler to the end of the next: one look at the clock for each.
-    watch: Option<Stopwatch>,
-    /// How long handlers took, put together as the acks are.
-    times: Tally,
+    times: HandlerTimes,
 }
 
 async fn handle_one<T, F, Fut>(
@@ -123,6 +120,7 @@ async fn handle_one<T, F, Fut>(
     let token = leased.token();
     if pace.now_ms >= leased.deadline_ms() {
         // It has waited here for long: if its lease was not prolonged it has gone to another.
+        pace.flush(desk);
         let timeout = desk.options.ack_timeout_ms;
         if desk.seat.extend(Ack::Token(token), timeout).all().await.is_err() {
             return;
@@ -138,7 +136,10 @@ async fn handle_one<T, F, Fut>(
     tokio::pin!(running);
     // Most handlers are done at once, and need neither a deadline nor their own ack.
     let result = match running.as_mut().now_or_never() {
-        Some(result) => Some(result),
+        Some(result) => {
+            pace.times.one_ended();
+            Some(result)
+        }
         None => {
             pace.flush(desk);
             let due = desk.clock.now_ms() + u64::from(desk.options.ack_timeout_ms);
@@ -146,10 +147,11 @@ async fn handle_one<T, F, Fut>(
             let timed = tokio::time::timeout_at(desk.clock.instant_of(due), running).await;
             state.due_ms.store(0, Ordering::Release);
             pace.now_ms = desk.clock.now_ms();
+            pace.times.one_ended();
+            pace.times.end_run();
             timed.ok()
         }
     };
-    pace.one_ended();
     let failure = match result {
         Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
         Some(Ok(Err(failure))) => failure,
@@ -168,8 +170,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 impl Pace {
     fn new(desk: &Desk) -> Self {
-        let mut pace =
-            Self { now_ms: 0, acks: QuietAcks::default(), watch: None, times: Tally::default() };
+        let mut pace = Self { now_ms: 0, acks: QuietAcks::default(), times: HandlerTimes::new() };
         pace.begin(desk);
         pace
     }
@@ -178,20 +179,11 @@ impl Pace {
     fn begin(&mut self, desk: &Desk) {
         let watch = Stopwatch::start();
         self.now_ms = desk.clock.ms_at(watch);
-        self.watch = desk.is_metered.then_some(watch);
-    }
-
-    /// A handler has ended, well or not.
-    fn one_ended(&mut self) {
-        if let Some(watch) = self.watch {
-            let now = Stopwatch::start();
-            self.times.record(now.nanos_since(watch));
-            self.watch = Some(now);
-        }
+        self.times.begin(desk.is_metered.then_some(watch));
     }
 
     fn flush(&mut self, desk: &Desk) {
-        desk.seat.meters().handler.add(&mut self.times);
+        self.times.flush(desk.seat.meters());
         self.acks.flush(desk);
     }
 
