@@ -16,6 +16,7 @@ use crate::error::ReadError;
 use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
 use crate::options::Options;
 use crate::queue::Queue;
+use crate::recent::Recent;
 use crate::segment::{Record, RecordHeader, SegmentName};
 use crate::tail::{Tail, Waiting};
 
@@ -54,6 +55,7 @@ pub(crate) struct State {
     pub(crate) sealed: Vec<Arc<Segment>>,
     pub(crate) active: Active,
     pub(crate) tail: Tail,
+    pub(crate) recent: Recent,
     pub(crate) next_seq: u64,
     pub(crate) last_append_ms: u64,
     /// The size of the last segment, if it was filled in no time.

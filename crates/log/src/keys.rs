@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use promethean_event::Key;
+
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::SegmentIndex;
@@ -20,12 +22,34 @@ pub struct KeyReader {
     prefix: String,
     /// The last key given out.
     after: Option<String>,
+    page_keys: usize,
     done: bool,
 }
 
 impl KeyReader {
     pub(crate) fn new(engine: Arc<Engine>, topic: TopicId, prefix: &str) -> Self {
-        Self { engine, topic, prefix: prefix.to_owned(), after: None, done: false }
+        Self {
+            engine,
+            topic,
+            prefix: prefix.to_owned(),
+            after: None,
+            page_keys: KEYS_MAX,
+            done: false,
+        }
+    }
+
+    /// Begins behind a key.
+    #[must_use]
+    pub fn after(mut self, key: &Key) -> Self {
+        self.after = Some(key.as_str().to_owned());
+        self
+    }
+
+    /// With so many keys to a page at most. Default 512, which is also the limit.
+    #[must_use]
+    pub fn with_page(mut self, keys: usize) -> Self {
+        self.page_keys = keys.clamp(1, KEYS_MAX);
+        self
     }
 
     /// The next keys in order, as their newest events (tombstones included); empty at the end.
@@ -48,7 +72,8 @@ impl KeyReader {
             }
             keys.extend(active.into_iter().map(|key| (key, ())));
             let known = |key: &String| bound.as_ref().is_none_or(|bound| key <= bound);
-            let page: Vec<String> = keys.into_keys().take_while(known).take(KEYS_MAX).collect();
+            let page: Vec<String> =
+                keys.into_keys().take_while(known).take(self.page_keys).collect();
             self.done = page.is_empty();
             self.after = page.last().cloned().or_else(|| self.after.take());
             let mut records = Vec::with_capacity(page.len());

@@ -38,6 +38,8 @@ mod engine;
 
 mod tail;
 
+mod recent;
+
 mod upkeep;
 
 mod read;
@@ -84,7 +86,8 @@ pub use log::{Grown, Log};
 pub use options::{Drive, Options};
 #[cfg(feature = "planted-bugs")]
 pub use planted::PlantedBug;
-pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit, Visited};
+pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit, RecordPage, Visited};
+pub use recent::Growth;
 pub use recovery::{Damage, OpenReport};
 pub use segment::{Record, RecordRef};
 pub use survey::{SegmentSurvey, Survey, TopicSurvey, survey};

@@ -10,6 +10,8 @@ pub(crate) const FRAME_BYTES_TARGET: usize = 4 * 1024 * 1024;
 pub(crate) const SEGMENT_BYTES_LIMIT: u64 = 1 << 31;
 /// Most topics of one log.
 pub(crate) const TOPICS_MAX: usize = 100_000;
+/// Lanes of recent frames that are remembered for those who wait for growth.
+pub(crate) const RECENT_LANES_MAX: usize = 4096;
 /// How far apart entries of a side file's frame table stand at least.
 pub(crate) const FRAME_SAMPLE_BYTES: u64 = 16 * 1024;
 /// What is kept free in the active segment for the system's own records when the disk is full.

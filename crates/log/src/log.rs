@@ -31,7 +31,7 @@ use crate::writer::Writer;
 /// last of them.
 #[derive(Clone)]
 pub struct Log {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     running: Arc<Running>,
 }
 

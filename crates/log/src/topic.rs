@@ -5,6 +5,11 @@ use promethean_event::{Partition, PartitionCount, Topic};
 pub struct TopicId(pub(crate) u32);
 
 impl TopicId {
+    /// The topic with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
     /// The number.
     pub const fn get(self) -> u32 {
         self.0

@@ -255,6 +255,7 @@ impl Writer {
             key_hash: fresh.entry.key_hash,
         }));
         state.tail.push(self.segment.name, position, bytes);
+        state.recent.note(&state.catalog, fresh.iter().map(|fresh| fresh.entry.lane));
         for fresh in &fresh {
             state.catalog.advance(fresh.entry.lane, fresh.offset + 1, fresh.entry.id);
         }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use promethean_event::Topic;
@@ -53,6 +54,30 @@ impl Bus {
         let inner = Arc::new(BusInner { store, groups, options, runtime });
         crate::upkeep::start(&inner);
         Self { inner }
+    }
+
+    /// Opens the bus in a directory, making it if it is not there. Only one process can.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, crate::embedded::OpenError> {
+        Self::open_with(path, BusOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn open_with(
+        path: impl AsRef<Path>,
+        options: BusOptions,
+    ) -> Result<Self, crate::embedded::OpenError> {
+        let path = path.as_ref().to_owned();
+        let opening = tokio::task::spawn_blocking(move || {
+            crate::embedded::EmbeddedStore::open(&path, crate::embedded::EmbeddedOptions::default())
+        });
+        let (store, report) = match opening.await {
+            Ok(opened) => opened?,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        if report.log != promethean_log::OpenReport::default() {
+            tracing::info!(report = ?report.log, "the log was opened");
+        }
+        Ok(Self::with_store(Arc::new(store), options))
     }
 
     /// The store below.

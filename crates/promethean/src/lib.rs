@@ -14,6 +14,8 @@ pub mod store;
 
 pub mod memory;
 
+pub mod embedded;
+
 mod start;
 
 mod settings;

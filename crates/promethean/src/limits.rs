@@ -5,6 +5,8 @@ pub const GROUP_PATTERNS_MAX: usize = 256;
 /// Saves of one group under way at once. One, so that a save that failed can be made again before
 /// any later one: saves are numbered, and a missing one would hold up the group for ever.
 pub const SAVES_IN_FLIGHT: u32 = 1;
+/// Events read at once for a group.
+pub const FETCH_EVENTS_MAX: usize = 4_096;
 /// Bytes read at once for a group.
 pub const FETCH_BYTES_MAX: usize = 1024 * 1024;
 /// Pages of one lane that groups share.

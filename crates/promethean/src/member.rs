@@ -11,7 +11,7 @@ use promethean_delivery::{Ack, Input, MemberId, Reply, Token, Verdict};
 use promethean_event::{Event, GroupName, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::dispatch::{ActiveGroup, EventRef, GroupFailure, JoinRequest, MemberMessage, OutBatch};
+use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch};
 use crate::error::AckError;
 use crate::store::Lane;
 
@@ -43,63 +43,83 @@ pub enum Told {
 }
 
 /// Events of one partition, on lease.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Batch {
-    inner: OutBatch,
+    inner: Arc<BatchInner>,
 }
 
-/// One event of a batch.
+#[derive(Debug)]
+struct BatchInner {
+    out: OutBatch,
+    seat: Seat,
+}
+
+/// One event of a batch. It is decoded when it is asked for.
 #[derive(Debug, Clone)]
 pub struct Leased {
-    event: EventRef,
+    batch: Arc<BatchInner>,
+    number: usize,
     token: Token,
-    deadline_ms: u64,
 }
 
 impl Batch {
     /// The partition.
-    pub const fn lane(&self) -> Lane {
-        self.inner.lane
+    pub fn lane(&self) -> Lane {
+        self.inner.out.lane
     }
 
     /// The epoch, for acks of ranges.
-    pub const fn epoch(&self) -> u32 {
-        self.inner.epoch
+    pub fn epoch(&self) -> u32 {
+        self.inner.out.epoch
+    }
+
+    /// When the leases end, in epoch milliseconds of the bus's clock.
+    pub fn deadline_ms(&self) -> u64 {
+        self.inner.out.deadline_ms
     }
 
     /// How many events.
     pub fn len(&self) -> usize {
-        self.inner.events.len()
+        self.inner.out.len()
     }
 
     /// Never, for a batch that was told.
     pub fn is_empty(&self) -> bool {
-        self.inner.events.is_empty()
+        self.len() == 0
+    }
+
+    /// One of the events.
+    pub fn get(&self, number: usize) -> Option<Leased> {
+        let token = self.inner.out.token(number)?;
+        Some(Leased { batch: Arc::clone(&self.inner), number, token })
     }
 
     /// The events.
     pub fn into_events(self) -> impl ExactSizeIterator<Item = Leased> {
-        let OutBatch { lane, epoch, generation, deadline_ms, events } = self.inner;
-        events.into_iter().map(move |out| {
-            let batch = OutBatch { lane, epoch, generation, deadline_ms, events: Vec::new() };
-            Leased { token: batch.token(&out.delivery), event: out.event, deadline_ms }
+        (0..self.len()).map(move |number| Leased {
+            batch: Arc::clone(&self.inner),
+            number,
+            // A number below the length has a token.
+            token: self.inner.out.token(number).unwrap_or(NO_TOKEN),
         })
     }
 }
 
+const NO_TOKEN: Token =
+    Token { lane: promethean_delivery::LaneId::new(0), offset: 0, epoch: 0, attempt: 0, round: 0 };
+
 impl Leased {
-    /// The event.
-    pub fn event(&self) -> &Event {
-        // The reference was made from an event of the page, which does not change.
-        match self.event.get() {
-            Some(stored) => &stored.event,
-            None => unreachable!("an event that was found in its page is there"),
-        }
+    /// The event, decoded; `None` if it was stored by a faulty program and makes no sense.
+    pub fn event(&self) -> Option<Event> {
+        let (page, index) = self.batch.out.place(self.number)?;
+        page.event(index)
     }
 
     /// When the store took it.
     pub fn appended_at(&self) -> Timestamp {
-        self.event.get().map_or(Timestamp::from_millis(0), |stored| stored.appended_at)
+        let place = self.batch.out.place(self.number);
+        let at = place.and_then(|(page, index)| page.appended_at(index));
+        at.unwrap_or(Timestamp::from_millis(0))
     }
 
     /// Names this delivery, and no other.
@@ -113,8 +133,13 @@ impl Leased {
     }
 
     /// When the lease ends, in epoch milliseconds of the bus's clock.
-    pub const fn deadline_ms(&self) -> u64 {
-        self.deadline_ms
+    pub fn deadline_ms(&self) -> u64 {
+        self.batch.out.deadline_ms
+    }
+
+    /// What answers it.
+    pub fn seat(&self) -> &Seat {
+        &self.batch.seat
     }
 }
 
@@ -135,12 +160,23 @@ impl Member {
     /// The same, to be polled.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Told>> {
         let message = ready!(self.messages.poll_recv(context));
-        Poll::Ready(message.map(told))
+        Poll::Ready(message.map(|message| self.told(message)))
     }
 
     /// What is there already.
     pub fn try_next(&mut self) -> Option<Told> {
-        self.messages.try_recv().ok().map(told)
+        let message = self.messages.try_recv().ok()?;
+        Some(self.told(message))
+    }
+
+    fn told(&self, message: MemberMessage) -> Told {
+        match message {
+            MemberMessage::Events(out) => {
+                Told::Events(Batch { inner: Arc::new(BatchInner { out, seat: self.seat.clone() }) })
+            }
+            MemberMessage::Assigned(lane) => Told::Assigned(lane),
+            MemberMessage::Revoked(lane) => Told::Revoked(lane),
+        }
     }
 
     /// What answers deliveries.
@@ -151,14 +187,6 @@ impl Member {
     /// Why the group has stopped, if it has.
     pub fn failure(&self) -> Option<GroupFailure> {
         self.seat.group.failure()
-    }
-}
-
-fn told(message: MemberMessage) -> Told {
-    match message {
-        MemberMessage::Events(inner) => Told::Events(Batch { inner }),
-        MemberMessage::Assigned(lane) => Told::Assigned(lane),
-        MemberMessage::Revoked(lane) => Told::Revoked(lane),
     }
 }
 

@@ -211,6 +211,11 @@ impl LaneReader {
             let positions =
                 self.engine.ask(segment, |index| index.positions(self.lane, self.next, max))?;
             let Some(&(_, position)) = positions.first() else { continue };
+            // A segment that was sealed a moment ago is still in memory.
+            let records = Records::in_tail(&self.engine, segment, &positions);
+            if let Some(records) = records {
+                return Ok(Some(Source::Records(records)));
+            }
             if max > FRAME_WALK_EVENTS_MIN
                 && let Some(start) = self.walk_start(segment, position)?
             {
@@ -287,6 +292,15 @@ impl Records {
         let cached =
             positions.iter().map(|&(_, position)| state.tail.get(name, position)).collect();
         Self { cached, ..Self::new(state.active.place(), positions) }
+    }
+
+    /// Records of a sealed segment, if the first of them is in memory.
+    fn in_tail(engine: &Engine, segment: &Segment, positions: &[(u64, u32)]) -> Option<Self> {
+        let state = engine.read();
+        let in_memory = |&(_, position): &(u64, u32)| state.tail.get(segment.name, position);
+        in_memory(positions.first()?)?;
+        let cached = positions.iter().map(in_memory).collect();
+        Some(Self { cached, ..Self::new(segment.place(), positions.to_vec()) })
     }
 
     /// The next offset and its record; no record if its bytes are damaged.

@@ -14,6 +14,9 @@ mod merged;
 
 mod page;
 
+mod records;
+
 pub use lane::LaneReader;
 pub use merged::MergedReader;
 pub use page::{Gap, GapReason, Page, PageLimit, Visited};
+pub use records::RecordPage;

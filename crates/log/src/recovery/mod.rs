@@ -26,6 +26,7 @@ use crate::engine::{Active, Engine, Segment, Site, State, Upkeep};
 use crate::error::OpenError;
 use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
 use crate::options::Options;
+use crate::recent::Recent;
 use crate::roll;
 use crate::segment::SegmentName;
 use crate::tail::Tail;
@@ -240,6 +241,7 @@ impl Opening {
             sealed: self.sealed,
             active,
             tail,
+            recent: Recent::after(folded.next_seq),
             next_seq: folded.next_seq,
             last_append_ms: folded.last_ms,
             fast_segment_bytes: 0,
@@ -301,10 +303,19 @@ impl Opening {
             end_position: segment.position,
         };
         let tail = Tail::new(self.site.options.tail_bytes);
+        let recent = Recent::after(next_seq);
         let sealed = self.sealed;
         let fast_segment_bytes = 0;
-        let state =
-            State { catalog, sealed, active, tail, next_seq, last_append_ms, fast_segment_bytes };
+        let state = State {
+            catalog,
+            sealed,
+            active,
+            tail,
+            recent,
+            next_seq,
+            last_append_ms,
+            fast_segment_bytes,
+        };
         Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
 }

@@ -245,6 +245,16 @@ impl<'a> RecordRef<'a> {
         Record { bytes: self.memory.slice(start..start + self.bytes()) }
     }
 
+    /// The memory that the record lies in, and where.
+    pub(crate) fn place(&self) -> (&'a Bytes, usize) {
+        (self.memory, self.start() - RECORD_HEADER_BYTES)
+    }
+
+    /// Whether it has headers.
+    pub fn has_headers(&self) -> bool {
+        self.flags() & HAS_HEADERS != 0
+    }
+
     /// Where the body starts in its memory.
     fn start(&self) -> usize {
         self.body.as_ptr().addr() - self.memory.as_ptr().addr()

@@ -3,16 +3,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use promethean_delivery::{Fetch, Found, Input, Page as FoundPage, Span};
-use promethean_event::{Event, GroupName, Offset};
+use promethean_event::{GroupName, Offset};
 
 use super::active::{ActiveGroup, Chore};
 use crate::dead_letter::REPLAY_FOR;
-use crate::limits::{FETCH_BYTES_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
+use crate::limits::{FETCH_BYTES_MAX, FETCH_EVENTS_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
 use crate::settings::Filter;
-use crate::store::{Lane, Page, PageLimit, Read, ReadError};
+use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 impl ActiveGroup {
-    /// Does what takes reading; on the spot what the store has in memory.
+    /// Does what takes reading; on the spot what is in memory.
     pub(super) fn work(self: &Arc<Self>, mut chores: VecDeque<Chore>) {
         while let Some(chore) = chores.pop_front() {
             match chore {
@@ -29,9 +29,9 @@ impl ActiveGroup {
         if let Some(page) = self.site.pages.find(lane, fetch.from) {
             return self.fetched(fetch, &page);
         }
-        let limit = PageLimit { events: fetch.max as usize, bytes: FETCH_BYTES_MAX };
-        let from = Offset::new(fetch.from);
-        let mut read = self.site.store.read(Read::From { lane, from, limit });
+        // More than was asked for: what a group reads now is what it asks for next.
+        let limit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
+        let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), limit);
         if let Some(result) = (&mut read).now_or_never() {
             return self.read_ended(fetch, result);
         }
@@ -47,7 +47,7 @@ impl ActiveGroup {
     fn read_ended(
         self: &Arc<Self>,
         fetch: Fetch,
-        result: Result<Page, ReadError>,
+        result: Result<EventPage, ReadError>,
     ) -> VecDeque<Chore> {
         match result {
             Ok(page) => {
@@ -65,21 +65,24 @@ impl ActiveGroup {
         }
     }
 
-    fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<Page>) -> VecDeque<Chore> {
+    fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<EventPage>) -> VecDeque<Chore> {
         let filter = self.lock().filter.clone();
         let to = page.next.get().min(fetch.from + u64::from(fetch.max));
-        let wanted = |event: &Event| (fetch.from..to).contains(&event.offset.get());
-        let found: Vec<Found> = page
-            .events
-            .iter()
-            .filter(|stored| wanted(&stored.event))
-            .map(|stored| Found {
-                offset: stored.event.offset.get(),
-                key: stored.event.key.as_ref().map(|key| key_hash(key.as_str())),
-                bytes: stored.bytes,
-                skip: is_skipped(&stored.event, filter.as_ref(), &self.name),
-            })
-            .collect();
+        let first = page.first_from(fetch.from);
+        let mut found = Vec::with_capacity(fetch.max as usize);
+        for index in first..page.len() {
+            let Some(outline) = page.outline(index).filter(|outline| outline.offset < to) else {
+                break;
+            };
+            let looked_at = filter.is_some() || outline.has_headers;
+            let skip = looked_at && is_skipped(page, index, filter.as_ref(), &self.name);
+            found.push(Found {
+                offset: outline.offset,
+                key: outline.key.map(key_hash),
+                bytes: outline.bytes,
+                skip,
+            });
+        }
         let clipped = page
             .gaps
             .iter()
@@ -90,8 +93,8 @@ impl ActiveGroup {
             && view.fetch == Some(fetch.fetch)
         {
             view.fetch = None;
-            let out = found.iter().filter(|found| !found.skip).map(|found| found.offset);
-            view.stash.keep(page, to, out);
+            let wanted = found.iter().enumerate().filter(|(_, found)| !found.skip);
+            view.stash.keep(page, to, wanted.map(|(number, _)| first + number));
         }
         let page = FoundPage {
             lane: fetch.lane,
@@ -111,29 +114,32 @@ pub(crate) fn key_hash(key: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key.as_bytes())
 }
 
-/// An event that was changed and replayed for one group is not for the others.
-fn is_skipped(event: &Event, filter: Option<&Filter>, group: &GroupName) -> bool {
-    let for_another = !event.headers.is_empty()
-        && event.headers.get(REPLAY_FOR).is_some_and(|name| name != group.as_str());
-    for_another || filter.is_some_and(|filter| !filter.wants(event))
+/// An event that was changed and replayed for one group is not for the others. One that cannot be
+/// understood is not skipped: it fails where it is handled, and is seen.
+fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &GroupName) -> bool {
+    let Some(event) = page.event(index) else {
+        return false;
+    };
+    let for_another = event.headers.get(REPLAY_FOR).is_some_and(|name| name != group.as_str());
+    for_another || filter.is_some_and(|filter| !filter.wants(&event))
 }
 
 /// Pages that were read last, for groups that follow each other closely: ten groups on a live
 /// topic read and decode it once.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
-    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<Page>)>>>,
+    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<EventPage>)>>>,
 }
 
 impl SharedPages {
-    fn find(&self, lane: Lane, from: u64) -> Option<Arc<Page>> {
+    fn find(&self, lane: Lane, from: u64) -> Option<Arc<EventPage>> {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let pages = lanes.get(&lane)?.iter().rev();
         let mut holding = pages.filter(|(first, page)| (*first..page.next.get()).contains(&from));
         holding.next().map(|(_, page)| Arc::clone(page))
     }
 
-    fn add(&self, lane: Lane, from: u64, page: &Arc<Page>) {
+    fn add(&self, lane: Lane, from: u64, page: &Arc<EventPage>) {
         if page.next.get() == from {
             return;
         }

@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
-use promethean_delivery::{Delivery, Input, MemberId, MemberOptions, Token};
+use promethean_delivery::{Deliver, Delivery, Input, MemberId, MemberOptions, Token};
 use tokio::sync::mpsc;
 
 use super::active::{ActiveGroup, GroupFailure};
-use super::stash::EventRef;
-use crate::store::Lane;
+use crate::store::{EventPage, Lane};
 
 /// What a member is told.
 #[derive(Debug)]
@@ -22,27 +21,59 @@ pub(crate) enum MemberMessage {
 pub(crate) struct OutBatch {
     pub(crate) lane: Lane,
     pub(crate) epoch: u32,
-    pub(crate) generation: u32,
     pub(crate) deadline_ms: u64,
-    pub(crate) events: Vec<OutEvent>,
+    /// The pages that the events are in; nearly always one.
+    pages: Vec<Arc<EventPage>>,
+    events: Vec<OutEvent>,
 }
 
 /// One event on its way to a member.
-#[derive(Debug)]
-pub(crate) struct OutEvent {
-    pub(crate) event: EventRef,
-    pub(crate) delivery: Delivery,
+#[derive(Debug, Clone, Copy)]
+struct OutEvent {
+    page: u32,
+    index: u32,
+    delivery: Delivery,
 }
 
 impl OutBatch {
-    pub(crate) const fn token(&self, delivery: &Delivery) -> Token {
-        Token {
-            lane: self.lane.id(),
-            offset: delivery.offset,
-            epoch: self.epoch,
-            attempt: delivery.attempt,
-            round: delivery.round,
+    pub(crate) fn new(lane: Lane, deliver: &Deliver) -> Self {
+        Self {
+            lane,
+            epoch: deliver.epoch,
+            deadline_ms: deliver.deadline,
+            pages: Vec::new(),
+            events: Vec::with_capacity(deliver.events.len()),
         }
+    }
+
+    /// The same lease, without events.
+    pub(super) const fn emptied(&self) -> Self {
+        let Self { lane, epoch, deadline_ms, .. } = *self;
+        Self { lane, epoch, deadline_ms, pages: Vec::new(), events: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, page: &Arc<EventPage>, index: usize, delivery: Delivery) {
+        if !self.pages.last().is_some_and(|last| Arc::ptr_eq(last, page)) {
+            self.pages.push(Arc::clone(page));
+        }
+        let page = self.pages.len() as u32 - 1;
+        self.events.push(OutEvent { page, index: index as u32, delivery });
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The token of one of the events.
+    pub(crate) fn token(&self, number: usize) -> Option<Token> {
+        let Delivery { offset, attempt, round } = self.events.get(number)?.delivery;
+        Some(Token { lane: self.lane.id(), offset, epoch: self.epoch, attempt, round })
+    }
+
+    /// The page of one of the events, and its place there.
+    pub(crate) fn place(&self, number: usize) -> Option<(&EventPage, usize)> {
+        let event = self.events.get(number)?;
+        Some((self.pages.get(event.page as usize)?, event.index as usize))
     }
 }
 

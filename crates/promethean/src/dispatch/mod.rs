@@ -33,4 +33,3 @@ pub(crate) use fetch::key_hash;
 pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
 pub(crate) use lanes::LaneName;
 pub(crate) use registry::{GroupWish, Groups, Redact};
-pub(crate) use stash::EventRef;

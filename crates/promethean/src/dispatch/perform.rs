@@ -4,10 +4,9 @@ use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Span};
 use promethean_event::Offset;
 
 use super::active::{ActiveGroup, Chore, Inner};
-use super::join::{MemberMessage, OutBatch, OutEvent};
-use super::stash::EventRef;
+use super::join::{MemberMessage, OutBatch};
 use crate::limits::FETCH_BYTES_MAX;
-use crate::store::{Lane, PageLimit, Read, ReadError};
+use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 /// A delivery of events that have to be read again.
 pub(super) struct Redelivery {
@@ -62,26 +61,20 @@ impl ActiveGroup {
             return;
         };
         view.delivered += deliver.events.len() as u64;
-        let mut batch = OutBatch {
-            lane: view.name.lane,
-            epoch: deliver.epoch,
-            generation: deliver.generation,
-            deadline_ms: deliver.deadline,
-            events: Vec::with_capacity(deliver.events.len()),
-        };
+        let mut batch = OutBatch::new(view.name.lane, &deliver);
         let mut again = Vec::new();
-        for delivery in deliver.events {
-            match view.stash.take(delivery.offset) {
-                Some(event) => batch.events.push(OutEvent { event, delivery }),
-                None => again.push(delivery),
+        for &delivery in &deliver.events {
+            let push = |page: &Arc<EventPage>, index| batch.push(page, index, delivery);
+            if !view.stash.take(delivery.offset, push) {
+                again.push(delivery);
             }
         }
         if !again.is_empty() {
-            let batch = OutBatch { events: Vec::new(), ..batch };
+            let batch = batch.emptied();
             let member = deliver.member;
             inner.chores.push_back(Chore::Redeliver(Redelivery { batch, member, again }));
         }
-        if !batch.events.is_empty() {
+        if batch.len() > 0 {
             inner.tell(deliver.member, MemberMessage::Events(batch));
         }
     }
@@ -106,7 +99,7 @@ impl ActiveGroup {
                 }
             }
         }
-        if !batch.events.is_empty() {
+        if batch.len() > 0 {
             self.lock().tell(member, MemberMessage::Events(batch));
         }
     }
@@ -123,13 +116,12 @@ impl ActiveGroup {
     ) -> Result<u64, ReadError> {
         let events = usize::try_from(to - from).unwrap_or(usize::MAX).min(1_024);
         let limit = PageLimit { events, bytes: FETCH_BYTES_MAX };
-        let page =
-            self.site.store.read(Read::From { lane, from: Offset::new(from), limit }).await?;
+        let page = self.site.store.fetch(lane, Offset::new(from), limit).await?;
         let page = Arc::new(page);
         let passed = page.next.get().max(from + 1);
         for delivery in wanted.iter().take_while(|delivery| delivery.offset < passed) {
-            match EventRef::find(&page, delivery.offset) {
-                Some(event) => batch.events.push(OutEvent { event, delivery: *delivery }),
+            match page.find(delivery.offset) {
+                Some(index) => batch.push(&page, index, *delivery),
                 None => {
                     let span = Span { from: delivery.offset, to: delivery.offset + 1 };
                     self.skip_missing(lane.id(), span);

@@ -38,7 +38,8 @@ impl Contents {
             return Err(SaveError::UnknownGroup(save.group));
         }
         let mut changed: BTreeMap<Lane, LaneState> = BTreeMap::new();
-        for (lane, delta) in &save.lanes {
+        let live = |(lane, _): &&(Lane, _)| self.topics.contains_key(&lane.topic);
+        for (lane, delta) in save.lanes.iter().filter(live) {
             let state = changed.entry(*lane).or_insert_with(|| {
                 known.and_then(|known| known.lanes.get(lane)).cloned().unwrap_or_default()
             });

@@ -12,6 +12,8 @@
 
 mod record;
 
+mod event_page;
+
 mod topics;
 
 mod error;
@@ -25,6 +27,7 @@ use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Topic};
 
 pub use error::{AppendError, ReadError, SaveError};
+pub use event_page::{EventPage, Outline};
 pub use promethean_delivery::{LaneDelta, LaneState};
 pub use promethean_log::{Cleaning, Compaction, Durability, GapReason};
 pub use record::{
@@ -53,6 +56,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Reads a lane, forward or backward. What is in memory is answered at the first poll.
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>>;
+
+    /// Reads a lane forward for delivery, where most events are handed on unseen. Like `read`, if
+    /// a store has no faster way.
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        let read = self.read(Read::From { lane, from, limit });
+        Box::pin(async move { read.await.map(EventPage::from) })
+    }
 
     /// Where a lane starts and ends.
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>>;
@@ -121,18 +136,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Topics that a store may keep the state of groups in: nobody else may.
-const RESERVED: [&str; 2] = ["$deltas", "$groups"];
+/// Topics in which a store may keep state: nobody else may write there.
+const RESERVED: [&str; 3] = ["$deltas", "$groups", "$entries"];
 
-/// Whether a topic is one that a store keeps the state of groups in.
+/// Whether a topic is one in which a store may keep state.
 pub(crate) fn is_reserved(topic: &Topic) -> bool {
     topic.is_system() && RESERVED.contains(&topic.as_str())
 }
 
-/// The topic of a space; `None` if no space can have this name.
-pub(crate) fn space_topic(space: &str) -> Option<Topic> {
-    let topic = Topic::system(&format!("${space}")).ok()?;
-    (!space.contains('.') && !is_reserved(&topic)).then_some(topic)
+/// Whether a space can have this name.
+pub(crate) fn is_space(name: &str) -> bool {
+    !name.contains('.') && Topic::new(name).is_ok()
 }
 
 /// A single event, to be appended synced.

@@ -16,7 +16,7 @@ use super::worker::{self, Worker};
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::dispatch::GroupFailure;
-use crate::member::{Leased, Member, Seat, Told};
+use crate::member::{Batch, Leased, Member, Seat, Told};
 use crate::typed::FromEvent;
 
 /// How a handler is run.
@@ -38,10 +38,15 @@ pub(super) struct Desk {
     pub(super) seat: Seat,
     pub(super) clock: Clock,
     pub(super) options: ConsumerOptions,
-    waiting: Mutex<VecDeque<Leased>>,
-    /// Rung when something is waiting, or nothing more will come.
-    pub(super) arrived: Notify,
-    pub(super) closed: AtomicBool,
+    /// Batches with the number of their next event.
+    waiting: Mutex<VecDeque<(Batch, usize)>>,
+    /// Whoever has nothing to do waits here for more; gone when the consumer has stopped.
+    intake: tokio::sync::Mutex<Option<Member>>,
+    closed: AtomicBool,
+    /// Rung when nothing more is to be handled.
+    closing: Notify,
+    /// Rung when the group has ended by itself.
+    ended: Notify,
     /// Events handled, for tests and those who wait for quiet.
     pub(super) handled: AtomicU64,
 }
@@ -63,8 +68,10 @@ impl Consumer {
             clock: bus.inner.groups.site().clock,
             options,
             waiting: Mutex::default(),
-            arrived: Notify::new(),
+            intake: tokio::sync::Mutex::new(Some(member)),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
+            ended: Notify::new(),
             handled: AtomicU64::new(0),
         });
         let (stop, stopped) = watch::channel(false);
@@ -73,7 +80,7 @@ impl Consumer {
             let desk = Arc::clone(&desk);
             move || Worker::start(&desk, &handler)
         };
-        let run = run(Arc::clone(&desk), member, stopped, hire);
+        let run = run(Arc::clone(&desk), stopped, hire);
         Self { desk, stop, run: Some(bus.inner.runtime.spawn(run)) }
     }
 
@@ -127,10 +134,9 @@ impl Drop for Consumer {
     }
 }
 
-/// Takes what is delivered and looks after the workers.
+/// Looks after the workers until they are not needed any more.
 async fn run(
     desk: Arc<Desk>,
-    mut member: Member,
     mut stop: watch::Receiver<bool>,
     hire: impl Fn() -> Worker,
 ) -> Option<GroupFailure> {
@@ -140,15 +146,11 @@ async fn run(
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            told = member.next() => match told {
-                Some(Told::Events(batch)) => desk.add(batch.into_events()),
-                Some(_) => {}
-                None => break,
-            },
             _ = round.tick() => {
                 desk.keep_leases();
                 worker::replace_stuck(&mut workers, &desk, &hire);
             }
+            () = desk.ended.notified() => break,
             // An error is a handle that is gone, which stops as well.
             _ = stop.wait_for(|stop| *stop) => break,
         }
@@ -157,33 +159,76 @@ async fn run(
     for worker in workers {
         worker.finished(&desk).await;
     }
-    member.failure()
+    let member = desk.intake.lock().await.take();
+    member.and_then(|member| member.failure())
 }
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Leased>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Batch, usize)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, events: impl ExactSizeIterator<Item = Leased>) {
-        let count = events.len();
-        self.lock().extend(events);
-        if count > 1 {
-            self.arrived.notify_waiters();
+    fn take(&self) -> Option<Leased> {
+        let mut waiting = self.lock();
+        loop {
+            let (batch, next) = waiting.front_mut()?;
+            if let Some(leased) = batch.get(*next) {
+                *next += 1;
+                return Some(leased);
+            }
+            waiting.pop_front();
         }
-        self.arrived.notify_one();
     }
 
-    pub(super) fn take(&self) -> Option<Leased> {
-        self.lock().pop_front()
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// What is there to do.
+    pub(super) fn next_now(&self) -> Option<Leased> {
+        if self.is_closed() { None } else { self.take() }
+    }
+
+    /// Waits until there may be something to do; `false` if there never will be.
+    pub(super) async fn wait(&self) -> bool {
+        let closing = self.closing.notified();
+        if self.is_closed() {
+            return false;
+        }
+        tokio::select! {
+            () = closing => false,
+            received = self.receive() => received,
+        }
+    }
+
+    async fn receive(&self) -> bool {
+        let mut intake = self.intake.lock().await;
+        // Another one may have brought something meanwhile.
+        if !self.lock().is_empty() {
+            return true;
+        }
+        let Some(member) = intake.as_mut() else {
+            return false;
+        };
+        match member.next().await {
+            Some(Told::Events(batch)) => self.lock().push_back((batch, 0)),
+            Some(_) => {}
+            None => {
+                self.ended.notify_one();
+                return false;
+            }
+        }
+        true
     }
 
     /// What waits here keeps its lease: its time begins when its handler does.
     fn keep_leases(&self) {
-        let tokens: Vec<_> = self.lock().iter().map(Leased::token).collect();
-        for token in tokens {
-            // One that has had its longest time runs out, and comes again.
-            drop(self.seat.extend(Ack::Token(token), self.options.ack_timeout_ms));
+        let batches: Vec<_> = self.lock().iter().cloned().collect();
+        for (batch, next) in batches {
+            for leased in (next..batch.len()).filter_map(|number| batch.get(number)) {
+                // One that has had its longest time runs out, and comes again.
+                drop(self.seat.extend(Ack::Token(leased.token()), self.options.ack_timeout_ms));
+            }
         }
     }
 
@@ -191,8 +236,7 @@ impl Desk {
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.lock().clear();
-        self.arrived.notify_waiters();
-        self.arrived.notify_one();
+        self.closing.notify_waiters();
     }
 }
 

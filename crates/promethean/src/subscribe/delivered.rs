@@ -15,18 +15,26 @@ use crate::typed::{DecodeError, FromEvent};
 /// comes again.
 pub struct Delivered<T = Event> {
     leased: Leased,
-    seat: Seat,
+    event: Event,
     payload: PhantomData<fn() -> T>,
 }
 
 impl<T: FromEvent> Delivered<T> {
-    pub(crate) const fn new(leased: Leased, seat: Seat) -> Self {
-        Self { leased, seat, payload: PhantomData }
+    /// Decodes a delivery. One that makes no sense becomes a dead letter.
+    pub(crate) fn of(leased: Leased) -> Option<Self> {
+        match leased.event() {
+            Some(event) => Some(Self { leased, event, payload: PhantomData }),
+            None => {
+                let failure = Failure::park("the stored event cannot be understood");
+                drop(fail(leased.seat(), leased.token(), &failure));
+                None
+            }
+        }
     }
 
     /// The event.
-    pub fn event(&self) -> &Event {
-        self.leased.event()
+    pub const fn event(&self) -> &Event {
+        &self.event
     }
 
     /// What happened, as the type of the topic.
@@ -36,7 +44,7 @@ impl<T: FromEvent> Delivered<T> {
 
     /// The group it was delivered to.
     pub fn group(&self) -> &GroupName {
-        self.seat.group()
+        self.leased.seat().group()
     }
 
     /// Which delivery of the event this is, counted from 1.
@@ -61,7 +69,7 @@ impl<T: FromEvent> Delivered<T> {
 
     /// It is done. Said at once; the answer may be waited for, or left alone.
     pub fn acked(self) -> Answer {
-        self.seat.ack(&[Ack::Token(self.leased.token())])
+        self.leased.seat().ack(&[Ack::Token(self.leased.token())])
     }
 
     /// It could not be handled: again, after the group's backoff.
@@ -91,11 +99,11 @@ impl<T: FromEvent> Delivered<T> {
     /// It takes longer: the lease ends so long from now, within the group's maximum.
     pub async fn extend(&self, time: Duration) -> Result<(), AckError> {
         let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-        self.seat.extend(Ack::Token(self.leased.token()), ms).all().await
+        self.leased.seat().extend(Ack::Token(self.leased.token()), ms).all().await
     }
 
     fn fail(&self, failure: &Failure) -> Answer {
-        fail(&self.seat, self.leased.token(), failure)
+        fail(self.leased.seat(), self.leased.token(), failure)
     }
 }
 

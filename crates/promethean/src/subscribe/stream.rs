@@ -40,8 +40,10 @@ impl<T: FromEvent> Subscription<T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Delivered<T>, GroupFailure>>> {
         loop {
-            if let Some(leased) = self.waiting.pop_front() {
-                return Poll::Ready(Some(Ok(Delivered::new(leased, self.seat().clone()))));
+            while let Some(leased) = self.waiting.pop_front() {
+                if let Some(delivered) = Delivered::of(leased) {
+                    return Poll::Ready(Some(Ok(delivered)));
+                }
             }
             match ready!(self.member.poll_next(context)) {
                 Some(Told::Events(batch)) => self.waiting.extend(batch.into_events()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt;
-use promethean_delivery::{Ack, Span};
+use promethean_delivery::{Ack, Span, Token};
 use tokio::task::JoinHandle;
 
 use super::consumer::Desk;
@@ -75,14 +75,12 @@ where
     Fut: Future<Output = Result<(), Failure>>,
 {
     let mut acks = QuietAcks::default();
-    loop {
-        let arrived = desk.arrived.notified();
-        if desk.closed.load(Ordering::Acquire) || state.replaced.load(Ordering::Acquire) {
-            break;
-        }
-        let Some(leased) = desk.take() else {
+    while !state.replaced.load(Ordering::Acquire) {
+        let Some(leased) = desk.next_now() else {
             acks.flush(&desk);
-            arrived.await;
+            if !desk.wait().await {
+                break;
+            }
             continue;
         };
         handle_one(&desk, &state, &*handler, leased, &mut acks).await;
@@ -111,7 +109,9 @@ async fn handle_one<T, F, Fut>(
             return;
         }
     }
-    let delivered = Delivered::<T>::new(leased.clone(), desk.seat.clone());
+    let Some(delivered) = Delivered::<T>::of(leased) else {
+        return;
+    };
     let running = AssertUnwindSafe(async { handler(delivered).await }).catch_unwind();
     tokio::pin!(running);
     // Most handlers are done at once, and need neither a deadline nor their own ack.
@@ -127,7 +127,7 @@ async fn handle_one<T, F, Fut>(
         }
     };
     let failure = match result {
-        Some(Ok(Ok(()))) => return acks.add(desk, &leased),
+        Some(Ok(Ok(()))) => return acks.add(desk, token),
         Some(Ok(Err(failure))) => failure,
         Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
         None => Failure::retry("the handler took longer than the ack timeout"),
@@ -150,8 +150,7 @@ struct QuietAcks {
 }
 
 impl QuietAcks {
-    fn add(&mut self, desk: &Desk, leased: &Leased) {
-        let token = leased.token();
+    fn add(&mut self, desk: &Desk, token: Token) {
         let joined = match self.items.last_mut() {
             Some(Ack::Range { lane, epoch, span })
                 if *lane == token.lane && *epoch == token.epoch && span.to == token.offset =>

@@ -1,5 +1,9 @@
 //! `prom bench`: speed, as ratios to a reference that was measured in the same run.
 
+mod bus;
+
+mod events;
+
 mod log;
 
 mod measure;
@@ -13,10 +17,13 @@ use crate::output::Output;
 pub(crate) enum BenchCommand {
     /// The event log against a plain file: writing, reading, look-ups, opening, memory, disk.
     Log(log::LogBench),
+    /// The bus against the log alone: publishing, groups, latency, idle subscriptions.
+    Bus(bus::BusBench),
 }
 
 pub(crate) fn run(command: BenchCommand, output: &Output) -> anyhow::Result<Status> {
     match command {
         BenchCommand::Log(bench) => log::run(&bench, output),
+        BenchCommand::Bus(bench) => bus::run(&bench, output),
     }
 }

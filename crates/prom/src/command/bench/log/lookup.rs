@@ -6,8 +6,8 @@ use promethean_event::{EventId, Partition, Timestamp};
 use promethean_log::{Lane, Log, Options, TopicId};
 use serde::Serialize;
 
-use super::events::{Source, key, new_log};
 use crate::command::Status;
+use crate::command::bench::events::{Source, key, new_log};
 use crate::command::bench::measure::{median, timed};
 use crate::output::Output;
 

@@ -1,7 +1,5 @@
 //! `prom bench log`.
 
-mod events;
-
 mod lookup;
 
 mod raw;

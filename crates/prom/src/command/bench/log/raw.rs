@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::events::{Source, new_log};
+use crate::command::bench::events::{Source, new_log};
 
 /// The bytes of one frame as the log writes it, for a batch of so many events.
 pub(super) fn encoded_batch(path: &Path, events: usize) -> anyhow::Result<Vec<u8>> {

@@ -4,8 +4,8 @@ use promethean_event::{Offset, Partition};
 use promethean_log::{Lane, Log, Options, PageLimit};
 use serde::Serialize;
 
-use super::events::{Source, new_log};
 use super::raw;
+use crate::command::bench::events::{Source, new_log};
 use crate::command::bench::measure::{Compared, Round, rate, timed};
 
 #[derive(Debug, Serialize)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use promethean_log::{Append, Log};
 use serde::Serialize;
 
-use super::events::{Source, new_log};
 use super::raw;
+use crate::command::bench::events::{Source, new_log};
 use crate::command::bench::measure::{Compared, Round, rate, timed};
 
 /// Concurrent publishers of single events.

@@ -7,7 +7,7 @@ use promethean_event::{EventId, Key, NewEvent, Payload, Timestamp, Topic};
 use promethean_log::{Append, Log, Options, TopicDefinition, TopicId};
 
 /// Opens a log in a new directory and defines topics `bench.0`, `bench.1`, ...
-pub(super) fn new_log(path: &Path, topics: usize) -> anyhow::Result<(Log, Vec<TopicId>)> {
+pub(crate) fn new_log(path: &Path, topics: usize) -> anyhow::Result<(Log, Vec<TopicId>)> {
     let (log, _) = Log::open_dir(path, Options::default())
         .with_context(|| format!("cannot open a log in {}", path.display()))?;
     let ids = (0..topics)
@@ -16,25 +16,25 @@ pub(super) fn new_log(path: &Path, topics: usize) -> anyhow::Result<(Log, Vec<To
     Ok((log, ids))
 }
 
-pub(super) fn topic(number: usize) -> anyhow::Result<Topic> {
+pub(crate) fn topic(number: usize) -> anyhow::Result<Topic> {
     Ok(Topic::new(&format!("bench.{number}"))?)
 }
 
 /// Makes events: numbered, spread over topics and keys.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     topics: Vec<Topic>,
     keys: u64,
     next: u64,
 }
 
 impl Source {
-    pub(super) fn new(topics: usize, keys: u64) -> anyhow::Result<Self> {
+    pub(crate) fn new(topics: usize, keys: u64) -> anyhow::Result<Self> {
         let topics = (0..topics).map(topic).collect::<anyhow::Result<_>>()?;
         Ok(Self { topics, keys, next: 0 })
     }
 
-    pub(super) fn event(&mut self) -> anyhow::Result<NewEvent> {
+    pub(crate) fn event(&mut self) -> anyhow::Result<NewEvent> {
         let number = self.next;
         self.next += 1;
         let topic = number as usize % self.topics.len();
@@ -57,14 +57,14 @@ impl Source {
         Ok(NewEvent::new(EventId::generate(), now, topic, payload).with_key(key))
     }
 
-    pub(super) fn batch(&mut self, count: usize) -> anyhow::Result<Append> {
+    pub(crate) fn batch(&mut self, count: usize) -> anyhow::Result<Append> {
         let events = (0..count).map(|_| self.event()).collect::<anyhow::Result<_>>()?;
         Ok(Append { events, ..Append::default() })
     }
 }
 
 /// The key of an event: scattered, so that neighbours have different ones.
-pub(super) fn key(number: u64, keys: u64) -> anyhow::Result<Key> {
+pub(crate) fn key(number: u64, keys: u64) -> anyhow::Result<Key> {
     let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys;
     Ok(Key::new(format!("key-{scattered:07}"))?)
 }

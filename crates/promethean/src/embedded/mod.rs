@@ -1,0 +1,293 @@
+//! The store on one machine: everything is in one log, in the folder `log` of the store's own.
+//!
+//! Events are the log's. The state of groups is in it too, in topics of the system's:
+//!
+//! - `$deltas`: one record for each save, in the same frame as the dead letters that go with it.
+//! - `$groups`: now and then the state of all groups as a whole, a checkpoint. Its last record, the
+//!   mark, says which deltas are in it; then those, and the checkpoint before, are trimmed.
+//! - `$entries`: the small things of [`Store::put`], compacted by key.
+//!
+//! Opening takes the checkpoint with the last mark and brings it forward with the deltas behind it;
+//! a checkpoint without a mark was cut off by a crash and does not count. Applying a delta twice is
+//! harmless, because deltas are numbered; those of an earlier group of the same name are told by
+//! its incarnation. In memory are all states of groups and all entries.
+//!
+//! Limits: `store/limits.rs`. Why it is so: `ARCHITECTURE.md`.
+
+mod translate;
+
+mod reading;
+
+mod record;
+
+mod kept;
+
+mod handed;
+
+mod journal;
+
+mod keeper;
+
+mod checkpoint;
+
+mod growth;
+
+mod open;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
+use promethean_log::{Disk, Log};
+
+use crate::store::{
+    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable, is_reserved,
+};
+
+use journal::Journal;
+pub use open::{EmbeddedOptions, OpenError, OpenReport};
+use reading::Reading;
+use translate::{holds, log_append, log_lane, log_topic};
+
+/// A store in a folder of this machine. Only one process can have it open.
+///
+/// Reads of what is not in memory run on the blocking threads of the tokio runtime that calls.
+pub struct EmbeddedStore {
+    log: Log,
+    journal: Arc<Journal>,
+    reading: Arc<Reading>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, making it if it is not there. Blocks.
+    pub fn open(path: &Path, options: EmbeddedOptions) -> Result<(Self, OpenReport), OpenError> {
+        let (log_options, settings) = options.split();
+        let (log, report) = Log::open_dir(&path.join("log"), log_options)?;
+        open::open(log, report, settings)
+    }
+
+    /// Opens the store on a disk that nobody else uses. Blocks.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        options: EmbeddedOptions,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        let (log_options, settings) = options.split();
+        let (log, report) = Log::open(disk, log_options)?;
+        open::open(log, report, settings)
+    }
+
+    /// The log under it.
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn check_topic(&self, topic: TopicId) -> Result<Arc<TopicTable>, ReadError> {
+        let table = self.journal.topics();
+        if table.by_id(topic).is_none() {
+            return Err(ReadError::UnknownLane);
+        }
+        Ok(table)
+    }
+
+    /// Asks the log on a thread that may block, about a topic that is there.
+    fn ask<T: Send + 'static>(
+        &self,
+        topic: TopicId,
+        question: impl FnOnce(&Log, &TopicTable) -> Result<T, ReadError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, ReadError>> {
+        let table = match self.check_topic(topic) {
+            Ok(table) => table,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        let log = self.log.clone();
+        Box::pin(blocking(move || question(&log, &table)))
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.journal.stop();
+    }
+}
+
+/// Runs what may block apart from the tasks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(ReadError::Failed(error.to_string())),
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn topics(&self) -> Arc<TopicTable> {
+        self.journal.topics()
+    }
+
+    fn define(
+        &self,
+        definition: TopicDefinition,
+    ) -> BoxFuture<'static, Result<TopicId, SaveError>> {
+        self.journal.define(definition)
+    }
+
+    fn remove(&self, topic: TopicId) -> BoxFuture<'static, Result<(), SaveError>> {
+        let removed = self.journal.remove(topic);
+        self.reading.forget();
+        removed
+    }
+
+    fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        if let Some(event) = append.events.iter().find(|event| is_reserved(&event.topic)) {
+            let refused = AppendError::UnknownTopic(event.topic.clone());
+            return Box::pin(std::future::ready(Err(refused)));
+        }
+        let unknown = |expected: &&crate::store::Expectation| {
+            self.log.lane(log_lane(expected.lane)).is_none()
+        };
+        if let Some(expected) = append.expect.iter().find(unknown) {
+            return Box::pin(std::future::ready(Err(AppendError::UnknownLane(expected.lane))));
+        }
+        let ticket = self.log.append(&log_append(append));
+        Box::pin(async move { ticket.await.map(Into::into).map_err(Into::into) })
+    }
+
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
+        self.reading.read(&self.log, &self.journal.topics(), read)
+    }
+
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        self.reading.fetch(&self.log, &self.journal.topics(), (lane, from, limit))
+    }
+
+    fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {
+        let known = self.log.lane(log_lane(lane)).ok_or(ReadError::UnknownLane);
+        let bounds = known.map(|known| LaneBounds { start: known.start, next: known.next });
+        Box::pin(std::future::ready(bounds))
+    }
+
+    fn offset_at(&self, lane: Lane, time: Timestamp) -> BoxFuture<'_, Result<Offset, ReadError>> {
+        self.ask(lane.topic, move |log, _| Ok(log.offset_at(log_lane(lane), time)?))
+    }
+
+    fn find(
+        &self,
+        topic: TopicId,
+        id: EventId,
+    ) -> BoxFuture<'_, Result<Option<Stored>, ReadError>> {
+        self.ask(topic, move |log, table| {
+            let record = log.find(log_topic(topic), &id)?;
+            record.map(|record| reading::stored(&record, table)).transpose()
+        })
+    }
+
+    fn latest(
+        &self,
+        topic: TopicId,
+        keys: Vec<Key>,
+    ) -> BoxFuture<'_, Result<Vec<Option<Stored>>, ReadError>> {
+        self.ask(topic, move |log, table| {
+            let records = log.latest_many(log_topic(topic), &keys)?;
+            let stored = |record: Option<_>| {
+                record.map(|record| reading::stored(&record, table)).transpose()
+            };
+            records.into_iter().map(stored).collect()
+        })
+    }
+
+    fn keys(&self, query: KeyQuery) -> BoxFuture<'_, Result<KeyPage, ReadError>> {
+        self.ask(query.topic, move |log, table| reading::keys(log, table, &query))
+    }
+
+    fn history(
+        &self,
+        topic: TopicId,
+        key: Key,
+        max: usize,
+    ) -> BoxFuture<'_, Result<Vec<Stored>, ReadError>> {
+        self.ask(topic, move |log, table| {
+            let records = log.history(log_topic(topic), &key, max)?;
+            records.iter().map(|record| reading::stored(record, table)).collect()
+        })
+    }
+
+    fn grown(&self, mark: u64) -> BoxFuture<'_, Growth> {
+        Box::pin(growth::grown(&self.log, &self.journal, mark))
+    }
+
+    fn groups(&self) -> BoxFuture<'_, Result<Vec<GroupName>, ReadError>> {
+        let names = self.journal.kept().groups.keys().cloned().collect();
+        Box::pin(std::future::ready(Ok(names)))
+    }
+
+    fn group(&self, group: GroupName) -> BoxFuture<'_, Result<Option<GroupRecord>, ReadError>> {
+        let table = self.journal.topics();
+        let record = self.journal.kept().group(&group, &table);
+        Box::pin(std::future::ready(Ok(record)))
+    }
+
+    fn save(&self, save: GroupSave) -> BoxFuture<'static, Result<(), SaveError>> {
+        self.journal.save(save)
+    }
+
+    fn remove_group(&self, group: GroupName) -> BoxFuture<'static, Result<(), SaveError>> {
+        self.journal.remove_group(&group)
+    }
+
+    fn put(&self, puts: Vec<Put>) -> BoxFuture<'static, Result<(), SaveError>> {
+        self.journal.put(puts)
+    }
+
+    fn entries(&self, space: &'static str) -> BoxFuture<'_, Result<Vec<Entry>, ReadError>> {
+        let entries = self.journal.kept().entries_of(space);
+        Box::pin(std::future::ready(Ok(entries)))
+    }
+
+    fn clean(&self, held: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>> {
+        let (log, reading) = (self.log.clone(), Arc::clone(&self.reading));
+        Box::pin(blocking(move || {
+            // Before, so that no open reader keeps a file from being used again; after, so that
+            // none shows what is gone.
+            reading.forget();
+            let cleaned = log.clean(&holds(held));
+            reading.forget();
+            cleaned.map(drop).map_err(Into::into)
+        }))
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.log.failure()
+    }
+
+    fn disk_reads(&self) -> u64 {
+        self.log.disk_reads()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let (log, journal) = (self.log.clone(), Arc::clone(&self.journal));
+        Box::pin(async move {
+            let closed = tokio::task::spawn_blocking(move || {
+                journal.close();
+                log.close();
+            });
+            // A thread that panicked has nothing left to close.
+            drop(closed.await);
+        })
+    }
+}
