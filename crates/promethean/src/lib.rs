@@ -32,6 +32,8 @@ mod reading;
 
 mod dead_letter;
 
+pub mod projection;
+
 mod upkeep;
 
 mod clock;

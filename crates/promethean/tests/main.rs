@@ -1,3 +1,4 @@
-//! The bus, over the memory store.
+//! The bus, over the memory store; projections, over files too.
 
 mod bus;
+mod projection;

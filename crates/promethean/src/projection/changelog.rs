@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use promethean_event::{Event, GroupName};
+
 use super::definition::{Definition, DefinitionError, Draft, Kind, Unkeyed};
-use super::digest::{Digested, GivenUp};
+use super::digest::{Digested, GivenUp, is_for_another};
 use super::document::without_reserved;
 use super::feed::Fed;
 use super::limits::GRAVE_MS;
@@ -101,9 +104,15 @@ pub(crate) struct Fold<'a> {
     pub(crate) mapping: &'a dyn Mapping,
     pub(crate) unkeyed: Unkeyed,
     pub(crate) order: Order,
+    pub(crate) group: &'a GroupName,
 }
 
 impl Fold<'_> {
+    fn change(&self, event: &Event) -> Result<Change, Unmapped> {
+        let change = catch_unwind(AssertUnwindSafe(|| self.mapping.change(event)));
+        change.unwrap_or_else(|_| Err(Unmapped::Unfit("the mapping panicked".into())))
+    }
+
     pub(crate) fn digest(&self, batch: Vec<Fed>) -> Digested {
         let mut digested = Digested::default();
         let mut writes = BTreeMap::new();
@@ -111,7 +120,10 @@ impl Fold<'_> {
             digested.pass(&fed);
             if let Fed::Event(lane, stored) = fed {
                 digested.counts.events += 1;
-                match self.mapping.change(&stored.event) {
+                if is_for_another(&stored, self.group) {
+                    continue;
+                }
+                match self.change(&stored.event) {
                     Ok(change) => {
                         let write = write_of(change, |version| Stamp::of(&stored, lane, version));
                         if let Some((key, write)) = write {
@@ -122,7 +134,7 @@ impl Fold<'_> {
                         digested.counts.unkeyed += 1;
                         if self.unkeyed == Unkeyed::Park {
                             let error = why.to_string();
-                            digested.given_up.push(GivenUp { stored, error, attempts: 1 });
+                            digested.given_up.push(GivenUp { lane, stored, error });
                         } else if let Unmapped::Unfit(error) = why {
                             tracing::warn!(id = %stored.event.id, error, "event does not fit");
                         }

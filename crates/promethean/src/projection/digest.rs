@@ -2,20 +2,30 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use promethean_event::{NewEvent, Offset};
+use promethean_event::{GroupName, NewEvent, Offset};
 
 use super::database::Counts;
 use super::feed::Fed;
 use super::stamp::Write;
+use crate::dead_letter::REPLAY_FOR;
 use crate::store::{Gap, Lane, Stored};
 use crate::subscribe::Failure;
 
 /// An event that becomes a dead letter.
 #[derive(Debug, Clone)]
 pub(crate) struct GivenUp {
+    pub(crate) lane: Lane,
     pub(crate) stored: Box<Stored>,
     pub(crate) error: String,
-    pub(crate) attempts: u16,
+}
+
+/// An event that another one gave rise to.
+#[derive(Debug, Clone)]
+pub(crate) struct Emitted {
+    pub(crate) lane: Lane,
+    /// Where the cause stands.
+    pub(crate) offset: Offset,
+    pub(crate) event: NewEvent,
 }
 
 /// What came of a batch.
@@ -24,7 +34,7 @@ pub(crate) struct Digested {
     /// By view; one write for each key.
     pub(crate) writes: Vec<BTreeMap<String, Write>>,
     /// Events to append, before anything is committed.
-    pub(crate) emitted: Vec<NewEvent>,
+    pub(crate) emitted: Vec<Emitted>,
     pub(crate) given_up: Vec<GivenUp>,
     pub(crate) counts: Counts,
     /// Where the lanes are now.
@@ -48,4 +58,10 @@ impl Digested {
             Fed::Passed(lane, gap) => self.gaps.push((*lane, *gap)),
         }
     }
+}
+
+/// Whether an event was published again for one group that is another one.
+pub(crate) fn is_for_another(stored: &Stored, group: &GroupName) -> bool {
+    let headers = &stored.event.headers;
+    headers.get(REPLAY_FOR).is_some_and(|name| name != group.as_str())
 }

@@ -38,7 +38,8 @@ impl Document {
     /// the value as they were spelled. A value that is no object is the member `value`.
     pub fn to_json(&self) -> String {
         let key = serde_json::Value::from(self.key.as_str());
-        let mut json = format!("{{\"_key\":{key},\"_ts\":{},\"_pos\":\"{}\"", self.ts, self.position);
+        let mut json =
+            format!("{{\"_key\":{key},\"_ts\":{},\"_pos\":\"{}\"", self.ts, self.position);
         if let Some(version) = self.version {
             json.push_str(&format!(",\"_v\":{version}"));
         }
@@ -147,7 +148,10 @@ mod tests {
     #[test]
     fn a_payload_cannot_pretend() {
         let cleaned = |text| without_reserved(payload(text)).as_str().to_owned();
-        assert_eq!(cleaned(r#"{"_pos":"x","a":1,"_key":2,"_other":1e2}"#), r#"{"a":1,"_other":1e2}"#);
+        assert_eq!(
+            cleaned(r#"{"_pos":"x","a":1,"_key":2,"_other":1e2}"#),
+            r#"{"a":1,"_other":1e2}"#
+        );
         assert_eq!(cleaned(r#"{"\u005fkey":1}"#), "{}");
         for same in [r#"{"a":"_key"}"#, r#"{"_deleted":false}"#, "[\"_key\"]", "1"] {
             assert_eq!(cleaned(same), same);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use promethean_event::{Offset, Topic};
+use promethean_event::Offset;
 
 use super::database::BuildCursor;
 use super::limits::READ_AHEAD_BYTES;
@@ -62,7 +62,6 @@ pub(crate) struct Feed {
 #[derive(Debug)]
 struct LaneFeed {
     lane: Lane,
-    topic: Topic,
     next: Offset,
     /// Not to be read beyond.
     until: Option<Offset>,
@@ -76,7 +75,6 @@ impl Feed {
             .iter()
             .map(|cursor| LaneFeed {
                 lane: cursor.lane,
-                topic: cursor.topic.clone(),
                 next: cursor.next,
                 until: None,
                 ahead: VecDeque::new(),
@@ -93,11 +91,6 @@ impl Feed {
         for lane in &mut self.lanes {
             lane.until = Some(ends.get(&lane.lane).copied().unwrap_or(lane.next));
         }
-    }
-
-    /// The topic of a lane.
-    pub(crate) fn topic(&self, lane: Lane) -> Option<&Topic> {
-        self.places.get(&lane).and_then(|&place| self.lanes.get(place)).map(|lane| &lane.topic)
     }
 
     /// What comes next, in order; nothing if all partitions are at their ends.

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::database::{DatabaseError, Table, get};
 use super::definition::{Definition, DefinitionError, Draft, Kind};
-use super::digest::{Digested, GivenUp};
+use super::digest::{Digested, Emitted, GivenUp, is_for_another};
 use super::document::{Document, without_reserved};
 use super::feed::Fed;
 use super::limits::{EMITTED_MAX, GRAVE_MS};
@@ -263,13 +263,16 @@ impl Digester<'_> {
                         for (under, over) in layer.iter_mut().zip(own) {
                             under.extend(over);
                         }
+                        let (lane, offset) = (*lane, stored.event.offset);
+                        let emitted =
+                            emitted.into_iter().map(|event| Emitted { lane, offset, event });
                         digested.emitted.extend(emitted);
                     }
                     Err(failure) => match failure.verdict {
                         FailureVerdict::Skip => {}
                         FailureVerdict::Park => {
                             let (stored, error) = (stored.clone(), failure.error);
-                            digested.given_up.push(GivenUp { stored, error, attempts: 1 });
+                            digested.given_up.push(GivenUp { lane: *lane, stored, error });
                         }
                         FailureVerdict::Retry | FailureVerdict::RetryAfter(_) => {
                             digested.retry = Some(failure);
@@ -294,6 +297,9 @@ impl Digester<'_> {
         lane: Lane,
         stored: &Stored,
     ) -> Result<Result<(Layer, Vec<NewEvent>), Failure>, DatabaseError> {
+        if is_for_another(stored, &self.definition.name) {
+            return Ok(Err(Failure::skip()));
+        }
         let mut transaction = Transaction {
             digester: self,
             batch,

@@ -94,7 +94,9 @@ impl Batch {
         let name = &table.name;
         let (newer, older) = match self.order {
             Order::Offset => (
-                format!("WHERE excluded._offset > \"{name}\"._offset OR excluded._lane <> \"{name}\"._lane"),
+                format!(
+                    "WHERE excluded._offset > \"{name}\"._offset OR excluded._lane <> \"{name}\"._lane"
+                ),
                 "AND (_offset < ?2 OR _lane <> ?3)",
             ),
             _ => (String::new(), ""),
@@ -108,7 +110,8 @@ impl Batch {
             let changed = match write {
                 Write::Put(stamp, document) => put_row(&mut put, key, stamp, document)?,
                 Write::Delete(stamp) if self.order == Order::Offset => {
-                    let (offset, lane) = (stamp.offset.get().cast_signed(), lane_number(stamp.lane));
+                    let (offset, lane) =
+                        (stamp.offset.get().cast_signed(), lane_number(stamp.lane));
                     delete.execute(params![key, offset, lane])?;
                     1
                 }

@@ -174,8 +174,7 @@ impl Build {
         for view in &wanted.views {
             let (table, name) = (self.table(&view.name), &view.name);
             faults.step()?;
-            transaction
-                .execute_batch(&format!("ALTER TABLE \"{table}\" RENAME TO \"{name}\""))?;
+            transaction.execute_batch(&format!("ALTER TABLE \"{table}\" RENAME TO \"{name}\""))?;
         }
         let sql = "UPDATE promethean_builds SET state = 'live' WHERE build = ?1";
         transaction.execute(sql, params![self.number])?;

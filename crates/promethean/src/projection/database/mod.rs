@@ -23,8 +23,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use apply::{Batch, CursorMove, Table};
-pub(crate) use builds::{Build, BuildCursor, BuildState, Counts, Phase, Requested};
-pub(crate) use rows::{Rows, get, rows};
+pub use builds::Counts;
+pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested};
+pub(crate) use rows::{Rows, StoredRow, get, rows};
 
 use super::limits::{
     CHECKPOINT_PAGES, LOCK_WAIT_MS, READER_CACHE_KIB, READERS_KEPT_MAX, WRITER_CACHE_KIB,

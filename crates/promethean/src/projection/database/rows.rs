@@ -60,8 +60,7 @@ pub(crate) fn rows(
     after: Option<&str>,
     max: usize,
 ) -> Result<Rows, DatabaseError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM \"{table}\" WHERE _key > ?1 ORDER BY _key LIMIT ?2");
+    let sql = format!("SELECT {COLUMNS} FROM \"{table}\" WHERE _key > ?1 ORDER BY _key LIMIT ?2");
     let mut statement = connection.prepare_cached(&sql)?;
     // No key is empty, so that all keys come after the empty one.
     let rows = statement.query_map(params![after.unwrap_or(""), max as i64], read_row)?;

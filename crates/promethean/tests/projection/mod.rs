@@ -1,0 +1,6 @@
+//! Projections and views: each module has the traps of its part.
+
+mod changelog;
+mod rebuild;
+mod scenario;
+mod transactional;
