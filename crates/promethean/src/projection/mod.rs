@@ -52,6 +52,9 @@ mod error;
 
 pub mod limits;
 
+#[cfg(test)]
+mod faults_tests;
+
 pub use changelog::Changelog;
 pub use coded::Coded;
 pub use database::{Counts, DatabaseError};
