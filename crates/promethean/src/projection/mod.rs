@@ -48,6 +48,8 @@ mod rebuild;
 
 mod verify;
 
+pub mod query;
+
 mod error;
 
 pub mod limits;

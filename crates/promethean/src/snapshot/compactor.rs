@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::{Reach, SOURCE_OFFSET, SPACE, reach_key, snapshot_topic, source_offset};
 use crate::bus::Bus;
 use crate::store::{
-    Append, AppendError, Compaction, KeyQuery, Lane, PageLimit, Put, Read, ReadError, SaveError,
-    Stored, TopicDefinition, TopicEntry,
+    Append, AppendError, Compaction, Expectation, KeyQuery, Lane, PageLimit, Put, Read, ReadError,
+    SaveError, Stored, TopicDefinition, TopicEntry,
 };
 
 /// Keys that are published together.
@@ -166,34 +166,55 @@ impl Compactor {
         target: &TopicEntry,
         compacted: &mut Compacted,
     ) -> Result<(), CompactorError> {
-        let keys: Vec<Key> = newest.keys().cloned().collect();
-        if keys.is_empty() {
+        if newest.is_empty() {
             return Ok(());
         }
+        loop {
+            // Before looking: what another compactor adds from here on makes the append fail.
+            let expect = self.ends(target).await?;
+            let events = self.unknown(&newest, target).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            let count = events.len() as u64;
+            let append = Append { events, expect, ..Append::default() };
+            match self.bus.store().append(append).await {
+                Ok(_) => {
+                    compacted.published += count;
+                    return Ok(());
+                }
+                Err(AppendError::OffsetMismatch { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn ends(&self, target: &TopicEntry) -> Result<Vec<Expectation>, ReadError> {
+        let mut ends = Vec::new();
+        for lane in target.lanes() {
+            ends.push(Expectation { lane, next: self.bus.store().bounds(lane).await?.next });
+        }
+        Ok(ends)
+    }
+
+    /// The states that the snapshot does not have, nor newer ones.
+    async fn unknown(
+        &self,
+        newest: &BTreeMap<Key, Stored>,
+        target: &TopicEntry,
+    ) -> Result<Vec<NewEvent>, ReadError> {
+        let keys: Vec<Key> = newest.keys().cloned().collect();
         let known = self.bus.store().latest(target.id, keys).await?;
         let mut events = Vec::new();
-        for (stored, known) in newest.into_values().zip(known) {
+        for (stored, known) in newest.values().zip(known) {
             let is_there = known.as_ref().and_then(|known| source_offset(&known.event));
             let is_known = is_there.is_some_and(|offset| offset >= stored.event.offset);
             let was_never = known.is_none() && stored.event.payload.is_tombstone();
             if !is_known && !was_never {
-                events.push(self.state(stored, target));
+                events.push(self.state(stored.clone(), target));
             }
         }
-        if events.is_empty() {
-            return Ok(());
-        }
-        let count = events.len() as u64;
-        match self.bus.store().append(Append { events, ..Append::default() }).await {
-            Ok(_) => {}
-            // Another compactor was here between our look and our append, and was cleaned since.
-            Err(AppendError::IdConflict { id, .. }) => {
-                tracing::warn!(topic = %self.topic, %id, "a state was there with other content");
-            }
-            Err(error) => return Err(error.into()),
-        }
-        compacted.published += count;
-        Ok(())
+        Ok(events)
     }
 
     fn state(&self, stored: Stored, target: &TopicEntry) -> NewEvent {

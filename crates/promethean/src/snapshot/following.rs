@@ -5,9 +5,7 @@ use promethean_event::{Key, Offset, Topic};
 use super::compactor::reaches;
 use super::{snapshot_topic, source_offset};
 use crate::bus::Bus;
-use crate::store::{
-    Gap, GapReason, KeyQuery, Lane, PageLimit, Read, ReadError, Stored, TopicId,
-};
+use crate::store::{Gap, KeyQuery, Lane, PageLimit, Read, ReadError, Stored, TopicId};
 
 /// Keys of a snapshot that are read at once.
 const KEYS_AT_ONCE: usize = 1_000;
@@ -26,7 +24,8 @@ pub enum Followed {
     Live,
     /// An event that came after the snapshot.
     Event(Box<Stored>),
-    /// Events that are gone. Those that have expired were lost.
+    /// Events that are gone. What was compacted has something newer of its key behind it, or was
+    /// a deletion; what has expired is lost.
     Missing(Gap),
 }
 
@@ -153,12 +152,7 @@ impl Following {
             let page = self.bus.store().read(read).await?;
             is_any |= page.next > *from;
             *from = page.next;
-            for gap in page.gaps {
-                // What was compacted has something newer of its key behind it.
-                if gap.reason != GapReason::Compacted {
-                    self.ready.push_back(Followed::Missing(gap));
-                }
-            }
+            self.ready.extend(page.gaps.into_iter().map(Followed::Missing));
             for stored in page.events {
                 let key = stored.event.key.as_ref();
                 match key.and_then(|key| self.newer.get(key).copied()) {

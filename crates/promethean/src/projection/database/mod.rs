@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use apply::{Batch, CursorMove, Table};
 pub use builds::Counts;
 pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested};
-pub(crate) use rows::{Rows, StoredRow, get, rows};
+pub(crate) use rows::{COLUMNS, Rows, StoredRow, get, read_row, rows};
 
 use super::limits::{
     CHECKPOINT_PAGES, LOCK_WAIT_MS, READER_CACHE_KIB, READERS_KEPT_MAX, WRITER_CACHE_KIB,
