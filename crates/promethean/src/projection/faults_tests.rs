@@ -150,8 +150,8 @@ async fn run(fault: Fault) -> Outcome {
     let path = folder.path().join("state.db");
     let views = Views::open_with(&bus, &path, fault.database).await.unwrap();
     store.left.store(fault.store, Ordering::SeqCst);
-    let mut declared = Declared::default();
-    declared.version = Some(Source::Payload("/v".into()));
+    let version = Some(Source::Payload("/v".into()));
+    let declared = Declared { version, ..Declared::default() };
     let versioned = Changelog::new(View::new("versioned"), "source").declared(declared).batch(5);
     let counts = Transactional::new("counts").topic("source").view(View::new("counts")).batch(5);
     let mut rows = Vec::new();
