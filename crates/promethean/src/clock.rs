@@ -20,6 +20,11 @@ impl Clock {
         self.epoch_ms + self.started.elapsed().as_millis() as u64
     }
 
+    pub(crate) fn instant(&self) -> Instant {
+        // Asked of the clock, so that there is one place to look for time.
+        self.started + self.started.elapsed()
+    }
+
     /// When the clock will show a time; now at the earliest.
     pub(crate) fn instant_of(&self, ms: u64) -> Instant {
         self.started + Duration::from_millis(ms.saturating_sub(self.epoch_ms))

@@ -32,6 +32,8 @@ mod reading;
 
 mod dead_letter;
 
+pub mod outbox;
+
 pub mod projection;
 
 pub mod snapshot;

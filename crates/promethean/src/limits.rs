@@ -13,6 +13,11 @@ pub const FETCH_BYTES_MAX: usize = 1024 * 1024;
 pub const SHARED_PAGES_MAX: usize = 8;
 /// Lanes with pages that groups share.
 pub const SHARED_LANES_MAX: usize = 256;
+/// Least time from one save of a group to the next, if nobody waits for it.
+pub const SAVE_REST_MS: u64 = 1;
+/// How far ahead of what is read deliveries may go without a save: that many events may count one
+/// attempt too many after a crash.
+pub const HORIZON_EVENTS: u32 = 16_384;
 /// First delay before a save that failed is made again.
 pub const SAVE_RETRY_MS: u64 = 50;
 /// Longest such delay.

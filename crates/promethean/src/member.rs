@@ -212,11 +212,9 @@ impl Seat {
         self.answer(asked)
     }
 
-    /// Events are done, and nobody wants to hear of it.
-    pub(crate) fn ack_quietly(&self, items: &[Ack]) {
-        let member = self.member;
-        let request = promethean_delivery::RequestId::new(0);
-        self.group.step(Input::Ack { member, request, items });
+    /// Events are done, and nobody waits to hear of it.
+    pub(crate) fn ack_quietly(&self, items: Vec<Ack>) {
+        self.group.post(self.member, items);
     }
 
     /// An event could not be handled.

@@ -152,7 +152,7 @@ impl Bus {
     }
 
     /// Checks events, and makes the topics that are not there, as the options say.
-    async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
+    pub(crate) async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
         let topics = self.inner.store.topics();
         for event in events {
             event.check()?;

@@ -1,4 +1,7 @@
 //! The bus, over the memory store; projections, over files too.
 
 mod bus;
+
+// Functions beside tests may do what tests may.
+#[cfg(test)]
 mod projection;

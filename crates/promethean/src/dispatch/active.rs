@@ -8,9 +8,11 @@ use promethean_delivery::{
 use promethean_event::{GroupName, Offset};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::join::MemberMessage;
 use super::lanes::LaneView;
+use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
 use crate::settings::{Filter, GroupSettings};
@@ -32,7 +34,10 @@ pub(crate) struct ActiveGroup {
     pub(crate) name: GroupName,
     pub(crate) site: Arc<Site>,
     inner: Mutex<Inner>,
-    /// Rung after every step, for those who wait for the group to get somewhere.
+    pub(super) mail: Mutex<Mail>,
+    /// Rung when somebody waits for an answer.
+    pub(super) hurry: Notify,
+    /// Rung when everything is durable, for those who wait for the group to get somewhere.
     pub(super) stepped: Notify,
 }
 
@@ -48,6 +53,8 @@ pub(super) struct Inner {
     pub(super) numbers: u64,
     pub(super) timer: Option<AbortHandle>,
     pub(super) failure: Option<GroupFailure>,
+    /// When the last save was made, or will be.
+    pub(super) saved_at: Instant,
     /// Saves that are not durable yet.
     pub(super) saving: u32,
     /// What to do once the lock is let go.
@@ -78,11 +85,19 @@ impl ActiveGroup {
             numbers: 0,
             timer: None,
             failure: None,
+            saved_at: site.clock.instant(),
             saving: 0,
             chores: VecDeque::new(),
             outputs: Vec::new(),
         };
-        Self { name, site, inner: Mutex::new(inner), stepped: Notify::new() }
+        Self {
+            name,
+            site,
+            inner: Mutex::new(inner),
+            mail: Mutex::default(),
+            hurry: Notify::new(),
+            stepped: Notify::new(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -109,7 +124,10 @@ impl ActiveGroup {
             self.perform(inner, output);
         }
         inner.outputs = outputs;
-        self.stepped.notify_waiters();
+        // While something is being saved there is another step to come.
+        if inner.saving == 0 {
+            self.stepped.notify_waiters();
+        }
     }
 
     /// Asks something that is answered once it is durable.
@@ -129,9 +147,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            if inner.failure.is_none() {
-                inner.replies.insert(request, sender);
-            }
+            inner.expect_reply(request, sender, &self.hurry);
             question(request, &mut |input| self.step_locked(&mut inner, input));
             std::mem::take(&mut inner.chores)
         };
@@ -215,9 +231,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            if inner.failure.is_none() {
-                inner.replies.insert(request, sender);
-            }
+            inner.expect_reply(request, sender, &self.hurry);
             Self::forget_stash(&mut inner, lane.id());
             let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
             self.step_locked(&mut inner, seek);
@@ -256,6 +270,15 @@ impl ActiveGroup {
 }
 
 impl Inner {
+    fn expect_reply(&mut self, request: RequestId, sender: oneshot::Sender<Reply>, hurry: &Notify) {
+        if self.failure.is_none() {
+            self.replies.insert(request, sender);
+            if self.saving > 0 {
+                hurry.notify_waiters();
+            }
+        }
+    }
+
     pub(super) const fn next_number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers

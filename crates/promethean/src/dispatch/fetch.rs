@@ -1,4 +1,4 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
@@ -8,7 +8,7 @@ use promethean_event::{GroupName, Offset};
 use super::active::{ActiveGroup, Chore};
 use crate::dead_letter::REPLAY_FOR;
 use crate::limits::{FETCH_BYTES_MAX, FETCH_EVENTS_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
-use crate::settings::Filter;
+use crate::settings::{Filter, Ordered};
 use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 impl ActiveGroup {
@@ -27,11 +27,10 @@ impl ActiveGroup {
     fn fetch(self: &Arc<Self>, fetch: Fetch) -> VecDeque<Chore> {
         let lane = Lane::of(fetch.lane);
         if let Some(page) = self.site.pages.find(lane, fetch.from) {
+            self.read_ahead(lane, &page, fetch.from);
             return self.fetched(fetch, &page);
         }
-        // More than was asked for: what a group reads now is what it asks for next.
-        let limit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
-        let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), limit);
+        let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), FETCH_LIMIT);
         if let Some(result) = (&mut read).now_or_never() {
             return self.read_ended(fetch, result);
         }
@@ -42,6 +41,22 @@ impl ActiveGroup {
             group.work(chores);
         });
         VecDeque::new()
+    }
+
+    /// Reads the page after one that is nearly used up, so that nobody has to wait for it.
+    fn read_ahead(&self, lane: Lane, page: &EventPage, from: u64) {
+        let next = page.next.get();
+        let is_last = page.len() < FETCH_EVENTS_MAX / 2;
+        if is_last || next - from > page.len() as u64 / 2 || !self.site.pages.begin(lane, next) {
+            return;
+        }
+        let read = self.site.store.fetch(lane, page.next, FETCH_LIMIT);
+        let site = Arc::clone(&self.site);
+        self.site.runtime.spawn(async move {
+            // One that fails is tried again by whoever needs it, and then reported.
+            let page = read.await.ok().map(Arc::new);
+            site.pages.end(lane, next, page.as_ref());
+        });
     }
 
     fn read_ended(
@@ -66,7 +81,10 @@ impl ActiveGroup {
     }
 
     fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<EventPage>) -> VecDeque<Chore> {
-        let filter = self.lock().filter.clone();
+        let (filter, keyed) = {
+            let inner = self.lock();
+            (inner.filter.clone(), inner.settings.ordered == Ordered::Key)
+        };
         let to = page.next.get().min(fetch.from + u64::from(fetch.max));
         let first = page.first_from(fetch.from);
         let mut found = Vec::with_capacity(fetch.max as usize);
@@ -78,7 +96,7 @@ impl ActiveGroup {
             let skip = looked_at && is_skipped(page, index, filter.as_ref(), &self.name);
             found.push(Found {
                 offset: outline.offset,
-                key: outline.key.map(key_hash),
+                key: if keyed { outline.key().map(key_hash) } else { None },
                 bytes: outline.bytes,
                 skip,
             });
@@ -109,6 +127,9 @@ impl ActiveGroup {
     }
 }
 
+/// More than groups ask for at once: what one reads now is what it asks for next.
+const FETCH_LIMIT: PageLimit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
+
 /// What delivery knows a key by. Seed 0, as everywhere: parked keys keep it.
 pub(crate) fn key_hash(key: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key.as_bytes())
@@ -129,6 +150,8 @@ fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &G
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
     lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<EventPage>)>>>,
+    /// Pages that are being read ahead.
+    coming: Mutex<HashSet<(Lane, u64)>>,
 }
 
 impl SharedPages {
@@ -137,6 +160,21 @@ impl SharedPages {
         let pages = lanes.get(&lane)?.iter().rev();
         let mut holding = pages.filter(|(first, page)| (*first..page.next.get()).contains(&from));
         holding.next().map(|(_, page)| Arc::clone(page))
+    }
+
+    /// Whether nobody has read, or is reading, the page that begins there; now somebody is.
+    fn begin(&self, lane: Lane, from: u64) -> bool {
+        if self.find(lane, from).is_some() {
+            return false;
+        }
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).insert((lane, from))
+    }
+
+    fn end(&self, lane: Lane, from: u64, page: Option<&Arc<EventPage>>) {
+        if let Some(page) = page {
+            self.add(lane, from, page);
+        }
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).remove(&(lane, from));
     }
 
     fn add(&self, lane: Lane, from: u64, page: &Arc<EventPage>) {

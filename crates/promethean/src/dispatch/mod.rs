@@ -17,6 +17,8 @@ mod join;
 
 mod lanes;
 
+mod mail;
+
 mod perform;
 
 mod registry;

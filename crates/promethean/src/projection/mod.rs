@@ -52,6 +52,8 @@ pub mod query;
 
 mod error;
 
+pub mod guide;
+
 pub mod limits;
 
 #[cfg(test)]

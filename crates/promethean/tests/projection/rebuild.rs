@@ -127,8 +127,7 @@ async fn verifying_finds_what_is_wrong() {
 async fn a_compacted_topic_gives_the_same_view() {
     let scenario = Scenario::new().await;
     let mut definition = TopicDefinition::new(Topic::new(TOPIC).unwrap());
-    definition.cleaning.compaction =
-        Some(Compaction { age_ms_min: 0, tombstone_ms: 0, ..Compaction::default() });
+    definition.cleaning.compaction = Some(Compaction::default());
     scenario.bus.define(definition).await.unwrap();
     fill(&scenario, 200).await;
     scenario.bus.store().clean(Vec::new()).await.unwrap();
