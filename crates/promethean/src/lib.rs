@@ -34,6 +34,12 @@ mod dead_letter;
 
 pub mod outbox;
 
+pub mod projection;
+
+pub mod snapshot;
+
+mod as_of;
+
 mod upkeep;
 
 mod metrics;
@@ -46,6 +52,7 @@ mod error;
 
 pub mod limits;
 
+pub use as_of::{AS_OF_EVENTS_MAX, AsOf, AsOfError, Moment};
 pub use bus::{Bus, TopicChangeError};
 pub use dead_letter::{
     DeadLetter, DeadLetterEntry, DeadLetterError, DeadLetterQuery, DeadLetterState,

@@ -18,4 +18,5 @@ pub use builder::Subscribe;
 pub use consumer::Consumer;
 pub use delivered::Delivered;
 pub use failure::Failure;
+pub(crate) use failure::FailureVerdict;
 pub use stream::Subscription;
