@@ -124,7 +124,7 @@ async fn consume(mut events: promethean::Subscription, writer: Arc<Writer>) -> O
         let delivered = delivered?;
         note(&delivered, &writer)?;
         // Some take a while, so that others overtake them.
-        if delivered.event().offset.get() % 7 == 0 {
+        if delivered.event().offset.get().is_multiple_of(7) {
             tokio::task::yield_now().await;
         }
         let offset = delivered.event().offset.get();

@@ -241,7 +241,8 @@ async fn consumer(scene: &Scene<'_>, books: &Books) -> Consumer {
                 books.lock().expect("sound").1.push(line);
             }
             tokio::task::yield_now().await;
-            if (turn + u64::from(delivered.attempt())) % 4 == 0 && delivered.attempt() < 3 {
+            if (turn + u64::from(delivered.attempt())).is_multiple_of(4) && delivered.attempt() < 3
+            {
                 return Err(Failure::retry("by order"));
             }
             let mut books = books.lock().expect("sound");
