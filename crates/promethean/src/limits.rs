@@ -19,5 +19,8 @@ pub const SAVE_RETRY_MS: u64 = 50;
 pub const SAVE_RETRY_MS_MAX: u64 = 5_000;
 /// Most events of one listing.
 pub const LIST_EVENTS_MAX: usize = 10_000;
+/// Messages that the queue of a member could hold; what may be in it is bounded by what is out to
+/// the member and by the group's lanes, which may become more after it has joined.
+pub const MEMBER_MESSAGES_MAX: usize = 1 << 20;
 /// How long closing waits for consumers to finish what they have.
 pub const CLOSE_DRAIN_MS: u64 = 10_000;

@@ -61,6 +61,10 @@ impl ActiveGroup {
             let start = LaneStart { lane: lane.id(), tail: bounds.next.get(), from };
             let chores = {
                 let mut inner = self.lock();
+                if inner.lanes.contains_key(&lane.id()) {
+                    // Somebody else noticed the topic at the same time.
+                    continue;
+                }
                 let view = LaneView { name, stash: Stash::default(), fetch: None, delivered: 0 };
                 inner.lanes.insert(lane.id(), view);
                 self.step_locked(&mut inner, Input::LaneAdded(start));
@@ -82,7 +86,9 @@ impl ActiveGroup {
         for lane in gone {
             let chores = {
                 let mut inner = self.lock();
-                inner.lanes.remove(&lane);
+                if inner.lanes.remove(&lane).is_none() {
+                    continue;
+                }
                 self.step_locked(&mut inner, Input::LaneRemoved { lane });
                 std::mem::take(&mut inner.chores)
             };

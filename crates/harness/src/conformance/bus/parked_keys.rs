@@ -131,7 +131,11 @@ pub async fn events_without_a_key_hold_up_nobody(factory: &dyn BusFactory) {
     let scene = Scene::open(factory).await;
     let builder = scene.bus.subscribe_to([ORDERS], BILLING).from(Start::Earliest);
     let consumer = builder.park(Park::Key).handle(|delivered| async move {
-        if number(delivered.event()) % 2 == 0 { Err(Failure::park("even")) } else { Ok(()) }
+        if number(delivered.event()).is_multiple_of(2) {
+            Err(Failure::park("even"))
+        } else {
+            Ok(())
+        }
     });
     let consumer = consumer.await.expect("one can subscribe");
     scene.publish_all("", 0..20).await;

@@ -9,7 +9,7 @@ use super::factory::BusFactory;
 use super::scene::{BILLING, ORDERS, Scene, event, group, number, topic};
 
 fn even() -> Filter {
-    Filter::new("even", |event| number(event) % 2 == 0)
+    Filter::new("even", |event| number(event).is_multiple_of(2))
 }
 
 fn large() -> Filter {
