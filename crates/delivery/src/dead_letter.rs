@@ -64,8 +64,15 @@ pub struct Origin {
 
 impl Origin {
     /// The id of the dead letter: the same however often the move is repeated, another for every
-    /// time the event was released and failed again.
-    pub fn id(&self, round: u16) -> EventId {
+    /// time the event dies. It may die again after it was released, after a seek, and in another
+    /// group or topic of the same name: the time of its last delivery tells these apart.
+    pub fn id(&self, letter: &crate::DeadLetter) -> EventId {
+        let last = letter.times.last().copied().unwrap_or_default();
+        self.id_of(letter.round, letter.epoch, last)
+    }
+
+    /// The same, for one that no group gave up: which round, which epoch, delivered when.
+    pub fn id_of(&self, round: u16, epoch: u32, last_ms: u64) -> EventId {
         let mut name = Vec::new();
         // Lengths first: names cannot run into each other.
         for part in [self.group.as_str(), self.topic.as_str()] {
@@ -74,9 +81,9 @@ impl Origin {
         }
         name.extend_from_slice(&self.partition.get().to_be_bytes());
         name.extend_from_slice(&self.offset.get().to_be_bytes());
-        if round > 0 {
-            name.extend_from_slice(&round.to_be_bytes());
-        }
+        name.extend_from_slice(&round.to_be_bytes());
+        name.extend_from_slice(&epoch.to_be_bytes());
+        name.extend_from_slice(&last_ms.to_be_bytes());
         EventId::derived("promethean dead letter", &name)
     }
 }
@@ -109,7 +116,7 @@ impl DeadLetterRecord {
         redact: impl FnOnce(String) -> String,
     ) -> Self {
         Self {
-            id: origin.id(letter.round),
+            id: origin.id(letter),
             origin,
             attempts: letter.attempts,
             times: letter.times.clone(),
@@ -183,6 +190,21 @@ mod tests {
         Topic::new(name).unwrap()
     }
 
+    fn letter() -> crate::DeadLetter {
+        crate::DeadLetter {
+            lane: crate::LaneId::new(1),
+            offset: 7,
+            epoch: 0,
+            key: None,
+            reason: crate::Reason::Refused,
+            round: 0,
+            attempts: 5,
+            times: alloc::vec![1, 2],
+            error: "käse\u{0}secret".repeat(1_000).into_bytes(),
+            fingerprint: 3,
+        }
+    }
+
     fn origin(group: &str, name: &str, offset: u64) -> Origin {
         Origin {
             group: GroupName::new(group).unwrap(),
@@ -201,20 +223,23 @@ mod tests {
             assert!(dead_letter_topic(&bad).is_err(), "{bad}");
         }
         assert!(dead_letter_topic(&topic("dlqueue.a")).is_ok());
-        assert!(dead_letter_topic(&topic(&"x".repeat(249))).is_err());
+        assert!(dead_letter_topic(&topic(&"x".repeat(249))).is_ok(), "the longest has them too");
     }
 
     /// Pitfall 107: the same move twice is one dead letter; 108: groups do not share it.
     #[test]
     fn ids_are_the_same_for_the_same_move_only() {
-        let id = origin("g", "t", 7).id(0);
-        assert_eq!(id, origin("g", "t", 7).id(0));
+        let letter = letter();
+        let id = origin("g", "t", 7).id(&letter);
+        assert_eq!(id, origin("g", "t", 7).id(&letter.clone()));
         for other in [
-            origin("g", "t", 8).id(0),
-            origin("h", "t", 7).id(0),
-            origin("g", "u", 7).id(0),
-            origin("gt", "t", 7).id(0),
-            origin("g", "t", 7).id(1),
+            origin("g", "t", 8).id(&letter),
+            origin("h", "t", 7).id(&letter),
+            origin("g", "u", 7).id(&letter),
+            origin("gt", "t", 7).id(&letter),
+            origin("g", "t", 7).id(&crate::DeadLetter { round: 1, ..letter.clone() }),
+            origin("g", "t", 7).id(&crate::DeadLetter { epoch: 1, ..letter.clone() }),
+            origin("g", "t", 7).id(&crate::DeadLetter { times: alloc::vec![9], ..letter }),
         ] {
             assert_ne!(id, other);
         }
@@ -223,18 +248,7 @@ mod tests {
     /// Pitfall 113: stack traces and payloads were copied without limit.
     #[test]
     fn errors_are_bounded_and_redacted() {
-        let letter = crate::DeadLetter {
-            lane: crate::LaneId::new(1),
-            offset: 7,
-            epoch: 0,
-            key: None,
-            reason: crate::Reason::Refused,
-            round: 0,
-            attempts: 5,
-            times: alloc::vec![1, 2],
-            error: "käse\u{0}secret".repeat(1_000).into_bytes(),
-            fingerprint: 3,
-        };
+        let letter = letter();
         let record = DeadLetterRecord::new(origin("g", "t", 7), &letter, |text| {
             text.replace("secret", "***")
         });

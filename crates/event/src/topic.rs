@@ -71,8 +71,13 @@ impl Topic {
     }
 }
 
+/// What the name of a topic of dead letters begins with.
+const DEAD_LETTER_PREFIX: &str = "dlq.";
+
 fn check_segments(rest: &str, name: &str) -> Result<(), TopicError> {
-    if name.len() > TOPIC_BYTES_MAX {
+    // The dead letters of the longest topic have a name as well.
+    let prefix = if name.starts_with(DEAD_LETTER_PREFIX) { DEAD_LETTER_PREFIX.len() } else { 0 };
+    if name.len() > TOPIC_BYTES_MAX + prefix {
         return Err(TopicError::TooLong(name.len()));
     }
     if rest.split('.').any(str::is_empty) {

@@ -117,8 +117,9 @@ impl Bus {
     /// Waits until everything that groups have decided is durable, then closes. What consumers
     /// still hold is delivered again when the bus is opened again.
     pub async fn close(&self) {
-        for group in self.inner.groups.active() {
+        for group in self.inner.groups.active().await {
             group.settled().await;
+            group.close();
         }
         self.inner.store.close().await;
     }

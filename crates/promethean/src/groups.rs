@@ -95,8 +95,12 @@ impl Bus {
         Ok(self.group(group).await?.settings())
     }
 
+    /// The group, reading every topic that it should read by now: it may not have heard yet of one
+    /// that was made a moment ago, and must not be taken to have finished what is there.
     pub(crate) async fn group(&self, group: &GroupName) -> Result<Arc<ActiveGroup>, GroupError> {
-        self.inner.groups.get(group).await
+        let active = self.inner.groups.get(group).await?;
+        active.follow_topics().await?;
+        Ok(active)
     }
 
     /// How far a group has come in a topic, by partition.

@@ -30,5 +30,8 @@ pub const METRIC_TOPICS_MAX: usize = 1_000;
 pub const METRIC_GROUPS_MAX: usize = 500;
 /// Pairs of topic and group that are counted by name; the others are counted together.
 pub const METRIC_PAIRS_MAX: usize = 2_000;
+/// Messages that the queue of a member could hold; what may be in it is bounded by what is out to
+/// the member and by the group's lanes, which may become more after it has joined.
+pub const MEMBER_MESSAGES_MAX: usize = 1 << 20;
 /// How long closing waits for consumers to finish what they have.
 pub const CLOSE_DRAIN_MS: u64 = 10_000;

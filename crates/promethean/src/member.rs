@@ -188,9 +188,9 @@ impl Member {
         &self.seat
     }
 
-    /// Why the group has stopped, if it has.
+    /// Why the group has stopped by itself, if it has; a bus that was closed is no reason.
     pub fn failure(&self) -> Option<GroupFailure> {
-        self.seat.group.failure()
+        self.seat.group.fault()
     }
 }
 

@@ -196,11 +196,14 @@ impl Bus {
     /// Checks events, and makes the topics that are not there, as the options say.
     pub(crate) async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
         let topics = self.inner.store.topics();
+        // All of them first: a batch that is refused makes no topic.
         for event in events {
             event.check()?;
             if event.topic.is_system() {
                 return Err(PublishError::System(event.topic.clone()));
             }
+        }
+        for event in events {
             if topics.get(&event.topic).is_some() {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_delivery::{GroupOptions, OptionsError};
+use promethean_delivery::{GroupOptions, MemberOptions, OptionsError};
 use promethean_event::{Event, Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,9 @@ pub enum SettingsError {
     /// Values that contradict each other.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// A member that could never get anything.
+    #[error("{0} is 0, so that nothing would ever be delivered; choose 1 or more")]
+    NoRoom(&'static str),
     /// A time that is too long to be meant.
     #[error("{name} of {given:?} is too long; choose at most 49 days")]
     TooLong {
@@ -171,6 +174,15 @@ impl GroupSettings {
             drain_ms: self.drain_ms,
             ..GroupOptions::default()
         }
+    }
+}
+
+/// What is wrong with the wishes of a member, if anything. No credit is fine: it comes later.
+pub(crate) fn check_member(options: &MemberOptions) -> Result<(), SettingsError> {
+    let room = [("max_in_flight", options.max_in_flight), ("batch_size", options.batch_size)];
+    match room.into_iter().find(|(_, events)| *events == 0) {
+        Some((name, _)) => Err(SettingsError::NoRoom(name)),
+        None => Ok(()),
     }
 }
 

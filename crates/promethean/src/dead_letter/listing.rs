@@ -128,6 +128,9 @@ impl Bus {
                 found.len() < max
             })
             .await?;
+            if found.len() >= max {
+                break;
+            }
         }
         Ok(found)
     }

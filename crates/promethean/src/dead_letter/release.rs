@@ -10,6 +10,7 @@ use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState, REPLAY_FOR};
 use super::listing::{DeadLetterError, DeadLetterQuery};
 use crate::bus::Bus;
 use crate::dispatch::key_hash;
+use crate::error::GroupError;
 use crate::groups::answered;
 use crate::store::Lane;
 
@@ -154,8 +155,11 @@ impl Bus {
         }
         let publishes = replay.transform.is_some() || replay.to == ReplayTo::AllGroups;
         if !publishes {
-            if self.topics().get(&letter.topic).is_none() {
-                return Ok(Some(Unreplayed::NoGroup));
+            match self.group(&letter.group).await {
+                Ok(_) if self.topics().get(&letter.topic).is_some() => {}
+                // One that is gone does not keep the others from being replayed.
+                Ok(_) | Err(GroupError::Unknown(_)) => return Ok(Some(Unreplayed::NoGroup)),
+                Err(error) => return Err(error.into()),
             }
             if !replay.dry_run {
                 self.release(entry, round).await?;

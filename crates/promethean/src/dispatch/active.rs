@@ -6,11 +6,11 @@ use promethean_delivery::{
     Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
 };
 use promethean_event::{GroupName, Offset};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::join::MemberMessage;
+use super::join::MemberQueue;
 use super::lanes::LaneView;
 use super::mail::Mail;
 use super::perform::Redelivery;
@@ -49,7 +49,7 @@ pub(super) struct Inner {
     pub(super) settings: GroupSettings,
     pub(super) filter: Option<Filter>,
     pub(super) lanes: HashMap<LaneId, LaneView>,
-    pub(super) members: HashMap<MemberId, mpsc::Sender<MemberMessage>>,
+    pub(super) members: HashMap<MemberId, MemberQueue>,
     pub(super) replies: HashMap<RequestId, oneshot::Sender<Reply>>,
     /// The last number given to a member or a question.
     pub(super) numbers: u64,
@@ -57,6 +57,8 @@ pub(super) struct Inner {
     pub(super) failure: Option<GroupFailure>,
     /// When the last save was made, or will be.
     pub(super) saved_at: Instant,
+    /// The bus was closed, which is no failure for those who wait for deliveries.
+    closed: bool,
     /// Saves that are not durable yet.
     pub(super) saving: u32,
     /// What to do once the lock is let go.
@@ -68,6 +70,8 @@ pub(super) struct Inner {
 pub(super) enum Chore {
     Fetch(Fetch),
     Redeliver(Redelivery),
+    /// A member that does not read is one no more.
+    Expel(MemberId),
 }
 
 impl ActiveGroup {
@@ -88,6 +92,7 @@ impl ActiveGroup {
             timer: None,
             failure: None,
             saved_at: site.clock.instant(),
+            closed: false,
             saving: 0,
             chores: VecDeque::new(),
             outputs: Vec::new(),
@@ -157,6 +162,23 @@ impl ActiveGroup {
         };
         self.work(chores);
         receiver
+    }
+
+    /// The bus is closed: nothing is delivered or confirmed any more, and members are told.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        if inner.failure.is_none() {
+            inner.closed = true;
+            let reason = "the bus is closed".to_owned();
+            inner.failure = Some(GroupFailure { group: self.name.clone(), reason });
+        }
+        inner.members.clear();
+        inner.replies.clear();
+        if let Some(timer) = inner.timer.take() {
+            timer.abort();
+        }
+        drop(inner);
+        self.stepped.notify_waiters();
     }
 
     /// Ends the group's work: nothing is confirmed any more, and members are told.
@@ -249,6 +271,12 @@ impl ActiveGroup {
     /// Why the group has stopped, if it has.
     pub(crate) fn failure(&self) -> Option<GroupFailure> {
         self.lock().failure.clone()
+    }
+
+    /// Why the group has stopped by itself, if it has.
+    pub(crate) fn fault(&self) -> Option<GroupFailure> {
+        let inner = self.lock();
+        inner.failure.clone().filter(|_| !inner.closed)
     }
 
     pub(crate) fn settings(&self) -> GroupSettings {

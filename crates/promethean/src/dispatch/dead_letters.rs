@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use promethean_delivery::DeadLetter;
 use promethean_delivery::dead_letter::{DeadLetterRecord, Origin, dead_letter_topic};
-use promethean_event::{EventId, NewEvent, Offset, Topic};
+use promethean_event::{NewEvent, Offset, Topic};
 
 use super::active::ActiveGroup;
 use crate::dead_letter;
@@ -37,8 +37,7 @@ impl ActiveGroup {
                 offset: Offset::new(letter.offset),
             };
             let original = self.original(lane, letter.offset).await;
-            let mut record = DeadLetterRecord::new(origin, letter, |text| (self.site.redact)(text));
-            record.id = id_in_epoch(record.id, letter.epoch);
+            let record = DeadLetterRecord::new(origin, letter, |text| (self.site.redact)(text));
             let now = self.site.clock.now();
             let made =
                 dead_letter::DeadEvent { record: &record, reason: letter.reason, topic, now };
@@ -79,15 +78,4 @@ impl ActiveGroup {
             }
         }
     }
-}
-
-/// A group that was moved back may give up the same event once more: that is another dead letter,
-/// with other times. Under the same id it would be refused, and the group would stand still.
-fn id_in_epoch(id: EventId, epoch: u32) -> EventId {
-    if epoch == 0 {
-        return id;
-    }
-    let mut name = id.as_bytes().to_vec();
-    name.extend_from_slice(&epoch.to_be_bytes());
-    EventId::derived("promethean dead letter of an epoch", &name)
 }

@@ -17,6 +17,7 @@ impl ActiveGroup {
         while let Some(chore) = chores.pop_front() {
             match chore {
                 Chore::Fetch(fetch) => chores.extend(self.fetch(fetch)),
+                Chore::Expel(member) => self.leave(member),
                 Chore::Redeliver(redelivery) => {
                     self.site.runtime.spawn(Arc::clone(self).redeliver(redelivery));
                 }

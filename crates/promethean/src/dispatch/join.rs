@@ -4,6 +4,7 @@ use promethean_delivery::{Deliver, Delivery, Input, MemberId, MemberOptions, Tok
 use tokio::sync::mpsc;
 
 use super::active::{ActiveGroup, GroupFailure};
+use crate::limits::MEMBER_MESSAGES_MAX;
 use crate::store::{EventPage, Lane};
 
 /// What a member is told.
@@ -83,22 +84,37 @@ pub(crate) struct JoinRequest {
     pub(crate) options: MemberOptions,
 }
 
+/// The way to a member.
+pub(super) struct MemberQueue {
+    sender: mpsc::Sender<MemberMessage>,
+    /// Events that may be out to it.
+    room: usize,
+}
+
+impl MemberQueue {
+    /// Hands over a message, unless the member is gone, or so much waits for it that it cannot be
+    /// reading: more than may be out to it and every change of owner there can be.
+    pub(super) fn send(&self, lanes: usize, message: MemberMessage) -> bool {
+        let waiting = self.sender.max_capacity() - self.sender.capacity();
+        waiting <= self.room + 2 * lanes + 16 && self.sender.try_send(message).is_ok()
+    }
+}
+
 impl ActiveGroup {
-    /// Adds a member; its queue holds as much as may ever be out to it.
+    /// Adds a member.
     pub(crate) fn join(
         self: &Arc<Self>,
         request: JoinRequest,
     ) -> Result<(MemberId, mpsc::Receiver<MemberMessage>), GroupFailure> {
-        let lanes = self.lock().lanes.len();
-        let capacity = request.options.max_in_flight.max(1) as usize + 2 * lanes + 16;
-        let (sender, receiver) = mpsc::channel(capacity);
+        let room = request.options.max_in_flight as usize;
+        let (sender, receiver) = mpsc::channel(MEMBER_MESSAGES_MAX);
         let (member, chores) = {
             let mut inner = self.lock();
             if let Some(failure) = &inner.failure {
                 return Err(failure.clone());
             }
             let member = MemberId::new(inner.next_number());
-            inner.members.insert(member, sender);
+            inner.members.insert(member, MemberQueue { sender, room });
             let joined = Input::Joined { member, options: request.options };
             self.step_locked(&mut inner, joined);
             (member, std::mem::take(&mut inner.chores))

@@ -63,6 +63,10 @@ impl ActiveGroup {
             let start = LaneStart { lane: lane.id(), tail: bounds.next.get(), from };
             let chores = {
                 let mut inner = self.lock();
+                if inner.lanes.contains_key(&lane.id()) {
+                    // Somebody else noticed the topic at the same time.
+                    continue;
+                }
                 let view = LaneView { name, stash: Stash::default(), fetch: None, series };
                 inner.lanes.insert(lane.id(), view);
                 self.step_locked(&mut inner, Input::LaneAdded(start));
@@ -84,8 +88,9 @@ impl ActiveGroup {
         for lane in gone {
             let chores = {
                 let mut inner = self.lock();
-                if let Some(view) = inner.lanes.remove(&lane) {
-                    self.carry_counters(&inner, lane, &view);
+                match inner.lanes.remove(&lane) {
+                    Some(view) => self.carry_counters(&inner, lane, &view),
+                    None => continue,
                 }
                 self.step_locked(&mut inner, Input::LaneRemoved { lane });
                 std::mem::take(&mut inner.chores)

@@ -200,13 +200,14 @@ impl ActiveGroup {
 }
 
 impl Inner {
-    /// Hands something to a member. Its queue holds as many as may be out to it; if it is full or
-    /// closed the member is on its way out, and its leases come back.
+    /// Hands something to a member. If its queue is full or closed it is a member no more, and its
+    /// leases come back.
     pub(super) fn tell(&mut self, member: MemberId, message: MemberMessage) {
-        if let Some(sender) = self.members.get(&member)
-            && sender.try_send(message).is_err()
+        if let Some(queue) = self.members.get(&member)
+            && !queue.send(self.lanes.len(), message)
         {
             self.members.remove(&member);
+            self.chores.push_back(Chore::Expel(member));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use promethean_delivery::{Group, LaneState};
 use promethean_event::{EventId, GroupName, Offset, Payload};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use super::active::ActiveGroup;
 use super::fetch::SharedPages;
@@ -53,6 +54,24 @@ pub(crate) struct Groups {
     by_name: Mutex<HashMap<GroupName, Slot>>,
     /// The same without waiting for one that is being taken up or let go, for those who watch.
     live: Mutex<HashMap<GroupName, Weak<ActiveGroup>>>,
+    /// What wakes groups when the store grows. It holds the store while it waits.
+    router: AbortHandle,
+}
+
+/// The bus is gone: who waits for deliveries is told, and the store is let go.
+impl Drop for Groups {
+    fn drop(&mut self) {
+        self.router.abort();
+        let slots = self.by_name.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for slot in slots.values() {
+            // One that is being made at this moment has no members yet.
+            if let Ok(slot) = slot.try_lock()
+                && let Some(group) = &*slot
+            {
+                group.close();
+            }
+        }
+    }
 }
 
 /// Filled once, by whoever comes first; the others wait.
@@ -72,22 +91,21 @@ impl Groups {
         runtime: &Handle,
         options: &BusOptions,
     ) -> Arc<Self> {
-        let site = Site {
-            store: Arc::clone(&store),
-            runtime: runtime.clone(),
-            clock: Clock::start(),
-            router: Router::default(),
-            pages: SharedPages::default(),
-            meters: Meters::new(options.metering),
-            redact: options.redactor(),
-        };
-        let groups = Arc::new(Self {
-            site: Arc::new(site),
-            by_name: Mutex::default(),
-            live: Mutex::default(),
-        });
-        runtime.spawn(router::run(store, Arc::downgrade(&groups)));
-        groups
+        Arc::new_cyclic(|groups| {
+            let run = router::run(Arc::clone(&store), groups.clone());
+            let router = runtime.spawn(run).abort_handle();
+            let site = Site {
+                store,
+                runtime: runtime.clone(),
+                clock: Clock::start(),
+                router: Router::default(),
+                pages: SharedPages::default(),
+                meters: Meters::new(options.metering),
+                redact: options.redactor(),
+            };
+            let live = Mutex::default();
+            Self { site: Arc::new(site), by_name: Mutex::default(), live, router }
+        })
     }
 
     pub(crate) const fn site(&self) -> &Arc<Site> {
@@ -99,10 +117,18 @@ impl Groups {
         Arc::clone(slots.entry(name.clone()).or_default())
     }
 
-    /// The groups that are being driven.
-    pub(crate) fn active(&self) -> Vec<Arc<ActiveGroup>> {
-        let slots = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.values().filter_map(|slot| slot.try_lock().ok()?.clone()).collect()
+    /// The groups that are being driven. Waits for those that are being made or changed: one that
+    /// was left out would never hear of a topic that is made at this moment.
+    pub(crate) async fn active(&self) -> Vec<Arc<ActiveGroup>> {
+        let slots: Vec<Slot> = {
+            let slots = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.values().cloned().collect()
+        };
+        let mut groups = Vec::new();
+        for slot in slots {
+            groups.extend(slot.lock().await.clone());
+        }
+        groups
     }
 
     /// The same, with those that are being taken up or let go.
@@ -255,7 +281,7 @@ impl Groups {
     }
 
     pub(super) async fn follow_topics(&self) {
-        for group in self.active() {
+        for group in self.active().await {
             if let Err(error) = group.follow_topics().await {
                 tracing::warn!(group = %group.name, %error, "a new topic could not be taken up");
             }

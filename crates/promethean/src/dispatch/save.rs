@@ -70,6 +70,8 @@ impl ActiveGroup {
                     self.step(Input::Saved { number });
                     return self.one_saved();
                 }
+                // Nobody waits for it any more, and it would hold the store for as long as it fails.
+                Err(_) if self.failure().is_some() => return,
                 Err(error) if is_passing(&error) => {
                     tracing::warn!(group = %self.name, %error, "saving failed, trying again");
                     tokio::time::sleep(Duration::from_millis(delay)).await;

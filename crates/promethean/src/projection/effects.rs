@@ -135,7 +135,7 @@ impl Effects {
         let redact = self.bus.inner.options.redactor();
         let error = bounded_error(&redact(bounded_error(&given_up.error)));
         let record = DeadLetterRecord {
-            id: origin.id(0),
+            id: origin.id_of(0, 0, 0),
             origin,
             attempts: 1,
             times: Vec::new(),

@@ -13,7 +13,7 @@ use crate::bus::Bus;
 use crate::dispatch::GroupWish;
 use crate::error::GroupError;
 use crate::member::Member;
-use crate::settings::{Filter, GroupSettings, Mode, Ordered, Park, millis};
+use crate::settings::{Filter, GroupSettings, Mode, Ordered, Park, check_member, millis};
 use crate::start::Start;
 use crate::typed::{FromEvent, TypedTopic};
 
@@ -56,6 +56,7 @@ impl Bus {
         from: Start,
         options: MemberOptions,
     ) -> Result<Member, GroupError> {
+        check_member(&options)?;
         let wish = GroupWish { settings, filter: None, from };
         let active = self.inner.groups.get_or_make(group, wish).await?;
         Ok(Member::join(active, options)?)
@@ -194,6 +195,7 @@ impl<T: FromEvent> Subscribe<T> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
+        check_member(&self.member)?;
         let group = self.group.clone()?;
         let wish = GroupWish {
             settings: self.settings.clone(),

@@ -90,7 +90,12 @@ pub async fn a_seek_into_the_past_says_where_it_went(factory: &dyn BusFactory) {
     scene.eventually("all expire", async || start(&scene).await == 4).await;
     scene.publish_all("k", 4..6).await;
     let mut subscription = scene.subscribe().await;
-    assert_eq!(scene.take(&mut subscription, 2).await, [4, 5]);
+    let mut got = Vec::new();
+    while got.last() != Some(&5) {
+        got.extend(scene.take(&mut subscription, 1).await);
+    }
+    // What the group had read before it expired may still come.
+    assert!(got.ends_with(&[4, 5]) && got.is_sorted(), "{got:?}");
     let mut cursor = scene.cursors().await.remove(0);
     cursor.next = Offset::ZERO;
     let start = start(&scene).await;

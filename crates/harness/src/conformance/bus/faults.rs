@@ -136,12 +136,36 @@ pub async fn a_hanging_save_stops_one_group_only(factory: &dyn BusFactory) {
     let builder = other.subscribe_to([ORDERS], "hanging").from(Start::Earliest);
     let mut hanging = builder.stream().await.expect("one can subscribe");
     scene.publish_all("", 0..10).await;
-    store.hold_saves(true);
     let held = scene.hold(&mut hanging, 5).await;
+    store.hold_saves(true);
     let answers: Vec<_> = held.into_iter().map(promethean::Delivered::acked).collect();
     assert_eq!(scene.take(&mut healthy, 10).await.len(), 10);
     store.hold_saves(false);
     for answer in answers {
         scene.within("the answer", answer.all()).await.expect("it is durable now");
+    }
+}
+
+/// A topic that appears while a group is being made, or while its members come and go, is not
+/// missed: nobody would tell the group a second time.
+pub async fn a_topic_that_appears_in_between_is_read(factory: &dyn BusFactory) {
+    let (scene, store) = fragile(factory).await;
+    for round in 0..10 {
+        store.hold_saves(true);
+        let name = format!("topic-{round}.x");
+        let builder = scene.bus.subscribe_to([format!("topic-{round}.*").as_str()], BILLING);
+        let saves = store.saves().len();
+        let subscribing = tokio::spawn(builder.stream());
+        // It gets as far as its first save.
+        scene.eventually("the group is being saved", async || store.saves().len() > saves).await;
+        scene.publish(&name, "k", round).await;
+        // And the bus has heard of the topic.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        store.hold_saves(false);
+        let subscription = scene.within("the group is made", subscribing).await;
+        let mut subscription = subscription.expect("it ends").expect("one can subscribe");
+        assert_eq!(scene.take(&mut subscription, 1).await, [round]);
     }
 }

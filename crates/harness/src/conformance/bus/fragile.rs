@@ -1,15 +1,15 @@
 //! A store that can be cut off, slowed down and made to fail, around any other.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::future::BoxFuture;
 use promethean::event::{EventId, GroupName, Key, Offset, Timestamp};
 use promethean::store::{
-    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
-    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
-    TopicTable,
+    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable,
 };
 use tokio::sync::watch;
 
@@ -17,7 +17,9 @@ use tokio::sync::watch;
 pub struct FragileStore {
     inner: Arc<dyn Store>,
     /// Nothing is written any more, as if the process were gone.
-    cut: AtomicBool,
+    cut: watch::Sender<bool>,
+    /// Whether closing closes the store inside; if not it can be opened again.
+    closes: bool,
     /// So many saves fail for the moment.
     saves_to_fail: AtomicU32,
     /// So many reads fail.
@@ -35,13 +37,19 @@ impl FragileStore {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self {
             inner,
-            cut: AtomicBool::new(false),
+            cut: watch::Sender::new(false),
+            closes: true,
             saves_to_fail: AtomicU32::new(0),
             reads_to_fail: AtomicU32::new(0),
             answers_to_lose: AtomicU32::new(0),
             held: watch::Sender::new(false),
             saves: Mutex::default(),
         }
+    }
+
+    /// Around a store that outlives being closed, as a folder does.
+    pub fn lasting(inner: Arc<dyn Store>) -> Self {
+        Self { closes: false, ..Self::new(inner) }
     }
 
     /// The store inside.
@@ -51,7 +59,7 @@ impl FragileStore {
 
     /// From now on nothing gets through.
     pub fn cut(&self) {
-        self.cut.store(true, Ordering::SeqCst);
+        self.cut.send_replace(true);
         self.held.send_replace(false);
     }
 
@@ -81,7 +89,7 @@ impl FragileStore {
     }
 
     fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::SeqCst)
+        *self.cut.borrow()
     }
 
     fn refused(&self) -> Result<(), SaveError> {
@@ -137,6 +145,18 @@ impl Store for FragileStore {
         self.inner.read(read)
     }
 
+    fn fetch(
+        &self,
+        lane: Lane,
+        from: Offset,
+        limit: PageLimit,
+    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+        if spend(&self.reads_to_fail) {
+            return Box::pin(async { Err(ReadError::Failed("by order".into())) });
+        }
+        self.inner.fetch(lane, from, limit)
+    }
+
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {
         self.inner.bounds(lane)
     }
@@ -175,7 +195,15 @@ impl Store for FragileStore {
     }
 
     fn grown(&self, mark: u64) -> BoxFuture<'_, Growth> {
-        self.inner.grown(mark)
+        let mut cut = self.cut.subscribe();
+        Box::pin(async move {
+            tokio::select! {
+                growth = self.inner.grown(mark) => growth,
+                _ = cut.wait_for(|cut| *cut) => {
+                    Growth { mark, closed: true, ..Growth::default() }
+                }
+            }
+        })
     }
 
     fn groups(&self) -> BoxFuture<'_, Result<Vec<GroupName>, ReadError>> {
@@ -201,9 +229,13 @@ impl Store for FragileStore {
             return self.inner.save(save);
         }
         let (inner, mut held) = (self.inner(), self.held.subscribe());
+        let cut = self.cut.subscribe();
         Box::pin(async move {
             // An error is a store that is gone.
             drop(held.wait_for(|held| !held).await);
+            if *cut.borrow() {
+                return Err(SaveError::Append(AppendError::Closed));
+            }
             inner.save(save).await
         })
     }
@@ -242,10 +274,12 @@ impl Store for FragileStore {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        if self.is_cut() {
-            return Box::pin(async {});
-        }
-        self.inner.close()
+        Box::pin(async {
+            if self.closes && !self.is_cut() {
+                self.inner.close().await;
+            }
+            self.cut();
+        })
     }
 }
 

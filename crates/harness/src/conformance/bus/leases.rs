@@ -9,7 +9,7 @@ use promethean::member::{AckTarget, MemberOptions, Told};
 use promethean::{AckError, Start};
 
 use super::factory::BusFactory;
-use super::scene::{BILLING, ORDERS, Scene, event, group, millis, number, settings};
+use super::scene::{BILLING, ORDERS, Scene, event, group, leased_number, millis, number, settings};
 
 /// Pitfalls 5 and 50: a lease runs out, and the event goes to another with its attempt counted.
 pub async fn an_expired_lease_goes_to_another(factory: &dyn BusFactory) {
@@ -139,7 +139,7 @@ pub async fn credits_are_not_exceeded(factory: &dyn BusFactory) {
         member.seat().credit(credit);
         while got.len() < total {
             for leased in scene.batch(&mut member).await.into_events() {
-                got.push(leased.event().as_ref().map_or(u64::MAX, number));
+                got.push(leased_number(&leased));
                 // Acks make no credit.
                 let target = AckTarget::Token(leased.token());
                 member.seat().ack(&[target]).all().await.expect("it can be acked");

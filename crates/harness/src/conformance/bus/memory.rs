@@ -22,7 +22,7 @@ pub struct MemoryBuses {
 
 impl MemoryBuses {
     fn over(&self, inner: Arc<dyn Store>, options: BusOptions) -> Bus {
-        let store = Arc::new(FragileStore::new(inner));
+        let store = Arc::new(FragileStore::lasting(inner));
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Some(Arc::clone(&store));
         Bus::with_store(store, options)

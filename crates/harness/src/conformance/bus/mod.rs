@@ -15,6 +15,8 @@ mod fragile;
 
 mod memory;
 
+mod embedded;
+
 mod scene;
 
 pub mod publish;
@@ -55,9 +57,13 @@ pub mod faults;
 
 pub mod closing;
 
+mod random;
+
+pub use embedded::EmbeddedBuses;
 pub use factory::{BusFactory, Pace};
 pub use fragile::FragileStore;
 pub use memory::MemoryBuses;
+pub use random::{RandomReport, run_random};
 
 /// Hands the names of all cases to a macro: `area { case, … }`, one after the other.
 #[macro_export]
@@ -157,6 +163,7 @@ macro_rules! bus_cases {
                 the_largest_event_can_die,
                 the_longest_topic_loses_nothing,
                 strangers_among_the_letters_do_no_harm,
+                every_death_has_its_letter,
             }
             letter_replay {
                 a_replay_goes_to_the_failing_group_only,
@@ -188,6 +195,7 @@ macro_rules! bus_cases {
                 a_late_owner_is_fenced,
                 partitions_have_their_own_cursors,
                 keys_stay_in_order_across_rebalances,
+                many_partitions_at_once_expel_nobody,
             }
             seeks {
                 a_rewind_brings_everything_again,
@@ -226,7 +234,7 @@ macro_rules! bus_cases {
                 members_agree_on_their_group,
                 a_change_of_settings_keeps_the_cursor,
                 nonsense_is_refused,
-                a_member_without_room_is_refused_or_served,
+                a_member_without_room_is_refused,
                 a_group_can_be_removed,
                 a_group_is_made_once,
             }
@@ -251,6 +259,7 @@ macro_rules! bus_cases {
                 a_death_is_one_save,
                 a_crash_leaves_an_event_in_one_place,
                 a_hanging_save_stops_one_group_only,
+                a_topic_that_appears_in_between_is_read,
             }
             closing {
                 a_closed_bus_says_so,

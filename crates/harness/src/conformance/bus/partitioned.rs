@@ -8,7 +8,7 @@ use promethean::store::Lane;
 use promethean::{Consumer, Failure, GroupSettings, Mode, Start};
 
 use super::factory::BusFactory;
-use super::scene::{BILLING, ORDERS, Scene, event, group, millis, number, settings};
+use super::scene::{BILLING, ORDERS, Scene, event, group, leased_number, millis, number, settings};
 use crate::group_simulation::Random;
 
 fn partitioned(scene: &Scene<'_>) -> GroupSettings {
@@ -158,16 +158,12 @@ pub async fn a_revoked_partition_is_drained_first(factory: &dyn BusFactory) {
     old.listen(&scene).await;
     let owned = old.owned.clone();
     let of_revoked = |one: &&Leased| !owned.contains(&Lane::of(one.token().lane));
-    let drained =
-        old.held.iter().filter(of_revoked).map(|one| one.event().as_ref().map_or(u64::MAX, number));
+    let drained = old.held.iter().filter(of_revoked).map(leased_number);
     assert!(drained.max().is_some_and(|last| last < 20), "nothing new of a revoked partition");
     old.ack_all().await;
     new.listen(&scene).await;
     assert_eq!(new.owned.len(), 1);
-    assert!(
-        !new.held.is_empty()
-            && new.held.iter().all(|one| one.event().as_ref().map_or(u64::MAX, number) >= 20)
-    );
+    assert!(!new.held.is_empty() && new.held.iter().all(|one| leased_number(one) >= 20));
     assert!(new.held.iter().all(|one| one.attempt() == 1), "nothing came twice");
 }
 
@@ -280,4 +276,33 @@ pub async fn keys_stay_in_order_across_rebalances(factory: &dyn BusFactory) {
     assert_eq!(books.1, Vec::<String>::new());
     assert_eq!(books.0.len() as u64, KEYS);
     assert!(books.0.values().all(|&turn| turn == 24), "{:?}", books.0);
+}
+
+/// A topic with many partitions that appears later, while a member with little room is busy: it
+/// is told of all of them, and stays a member.
+pub async fn many_partitions_at_once_expel_nobody(factory: &dyn BusFactory) {
+    const LANES: usize = 300;
+    let scene = Scene::open(factory).await;
+    let wish = partitioned(&scene);
+    let options = MemberOptions { max_in_flight: 1, ..MemberOptions::default() };
+    let name = group(BILLING);
+    let join = scene.bus.join(&name, wish, Start::Earliest, options);
+    let mut member = join.await.expect("one can join");
+    scene.define(ORDERS, LANES as u32).await;
+    scene.publish(ORDERS, "k", 7).await;
+    scene
+        .eventually("the group has taken the topic up", async || {
+            scene.cursors().await.len() == LANES
+        })
+        .await;
+    let mut assigned = BTreeSet::new();
+    let mut delivered = None;
+    while assigned.len() < LANES || delivered.is_none() {
+        match scene.within("what it is told", member.next()).await.expect("it is a member") {
+            Told::Assigned(lane) => assert!(assigned.insert(lane)),
+            Told::Events(batch) => delivered = batch.into_events().next(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(delivered.as_ref().map(leased_number), Some(7));
 }

@@ -250,7 +250,7 @@ pub async fn events_come_out_as_they_went_in(factory: &dyn BusFactory) {
     sent.payload = Payload::parse(text).expect("good JSON");
     sent.sid = Some(SessionId::generate());
     sent.ts = Timestamp::from_millis(0);
-    sent.headers.insert("x-dotted.name", "$set").expect("a good header");
+    sent.headers.insert("x-operator", "$set.a").expect("a good header");
     sent.caused_by = vec![EventId::generate(), EventId::generate()];
     sent.tags = vec![Tag::new("#stt").expect("a good tag")];
     let published = scene.bus.publish(sent.clone()).await.expect("the event is good");

@@ -53,7 +53,7 @@ pub async fn attempts_survive(factory: &dyn BusFactory) {
         let mut subscription = builder.stream().await.expect("one can subscribe");
         let delivered = scene.next(&mut subscription).await;
         attempts.push((number(delivered.event()), delivered.attempt()));
-        drop(subscription);
+        drop((delivered, subscription));
         scene = scene.crash().await;
     }
     let of_first: Vec<_> = attempts.iter().filter(|(event, _)| *event == 0).collect();

@@ -7,7 +7,7 @@ use promethean::event::{
     Cursor, Event, EventId, GroupName, Key, NewEvent, Offset, Partition, PartitionCount, Pattern,
     Payload, Timestamp, Topic,
 };
-use promethean::member::{Batch, Member, Told};
+use promethean::member::{Batch, Leased, Member, Told};
 use promethean::store::{Lane, PageLimit, TopicDefinition};
 use promethean::{
     Bus, BusOptions, DeadLetterEntry, DeadLetterQuery, Delivered, GroupSettings, Published, Start,
@@ -58,6 +58,11 @@ pub(super) fn number(event: &Event) -> u64 {
     event.payload.decode().expect("the payload is a number")
 }
 
+/// The number that an event on lease says.
+pub(super) fn leased_number(leased: &Leased) -> u64 {
+    number(&leased.event().expect("what is on lease can be read"))
+}
+
 /// Settings of a group, as a member without a builder gives them.
 pub(super) fn settings(topics: &[&str]) -> GroupSettings {
     let mut settings = GroupSettings::default();
@@ -79,9 +84,15 @@ impl<'a> Scene<'a> {
     }
 
     /// The process goes down, and another one opens what is left.
-    pub(super) async fn crash(self) -> Self {
-        let Self { factory, bus, pace } = self;
-        Self { factory, bus: factory.reopen(bus).await, pace }
+    pub(super) async fn crash(mut self) -> Self {
+        self.go_down().await;
+        self
+    }
+
+    pub(super) async fn go_down(&mut self) {
+        // Another one stands in, so that nobody holds the old one meanwhile.
+        let gone = std::mem::replace(&mut self.bus, Bus::memory());
+        self.bus = self.factory.reopen(gone).await;
     }
 
     pub(super) fn ticks(&self, count: u32) -> Duration {
