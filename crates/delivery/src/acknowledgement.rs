@@ -155,6 +155,7 @@ impl Group {
         let slot = lane.slot(claim.offset).ok_or(Refusal::Unknown)?;
         let (out, seat, bytes) = (slot.standing == Standing::Out, slot.member, slot.bytes);
         lane.finish(claim.offset);
+        lane.counters.acked += 1;
         if out {
             self.members.give_back(seat, bytes);
         }
@@ -202,6 +203,9 @@ impl Group {
         outputs: &mut Vec<Output>,
     ) {
         let result = self.claim(asked, target).map(|(at, offset)| {
+            if let Some(lane) = self.lanes.get_mut(at) {
+                lane.counters.nacked += 1;
+            }
             self.pass_verdict(at, offset, verdict);
             self.settle(at);
         });

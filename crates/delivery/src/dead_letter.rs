@@ -67,6 +67,12 @@ impl Origin {
     /// time the event dies. It may die again after it was released, after a seek, and in another
     /// group or topic of the same name: the time of its last delivery tells these apart.
     pub fn id(&self, letter: &crate::DeadLetter) -> EventId {
+        let last = letter.times.last().copied().unwrap_or_default();
+        self.id_of(letter.round, letter.epoch, last)
+    }
+
+    /// The same, for one that no group gave up: which round, which epoch, delivered when.
+    pub fn id_of(&self, round: u16, epoch: u32, last_ms: u64) -> EventId {
         let mut name = Vec::new();
         // Lengths first: names cannot run into each other.
         for part in [self.group.as_str(), self.topic.as_str()] {
@@ -75,10 +81,9 @@ impl Origin {
         }
         name.extend_from_slice(&self.partition.get().to_be_bytes());
         name.extend_from_slice(&self.offset.get().to_be_bytes());
-        name.extend_from_slice(&letter.round.to_be_bytes());
-        name.extend_from_slice(&letter.epoch.to_be_bytes());
-        let last = letter.times.last().copied().unwrap_or_default();
-        name.extend_from_slice(&last.to_be_bytes());
+        name.extend_from_slice(&round.to_be_bytes());
+        name.extend_from_slice(&epoch.to_be_bytes());
+        name.extend_from_slice(&last_ms.to_be_bytes());
         EventId::derived("promethean dead letter", &name)
     }
 }

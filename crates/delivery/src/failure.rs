@@ -132,6 +132,7 @@ impl Group {
             Some(key) if self.options.park == Park::Key => lane.finish_parked(offset, key),
             _ => lane.finish(offset),
         }
+        lane.counters.dead_lettered += 1;
         self.counters.dead_lettered += 1;
         self.ledger.add_dead_letter(dead_letter);
     }

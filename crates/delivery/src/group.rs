@@ -14,7 +14,7 @@ use crate::save::Ledger;
 use crate::state::Change;
 use crate::timer::{Due, Timers};
 
-/// What a group has done since it was made.
+/// What a group, or one lane of it, has done since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Deliveries, all attempts.
@@ -29,6 +29,17 @@ pub struct Counters {
     pub expired: u64,
     /// Events given up on.
     pub dead_lettered: u64,
+}
+
+impl core::ops::AddAssign for Counters {
+    fn add_assign(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.redelivered += more.redelivered;
+        self.acked += more.acked;
+        self.nacked += more.nacked;
+        self.expired += more.expired;
+        self.dead_lettered += more.dead_lettered;
+    }
 }
 
 /// How a lane stands.
@@ -54,6 +65,8 @@ pub struct LaneStatus {
     pub epoch: u32,
     /// The generation of the owner.
     pub generation: u32,
+    /// What was done in the lane since it was added.
+    pub counters: Counters,
 }
 
 /// One durable consumer group over all the lanes it reads. See the crate's documentation.
@@ -250,6 +263,7 @@ impl Group {
             released: lane.released.len() as u32,
             epoch: lane.epoch,
             generation: lane.owner.generation,
+            counters: lane.counters,
         })
     }
 

@@ -15,6 +15,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use crate::group::Counters;
 use crate::hash::NumberMap;
 use crate::key_order::KeyLine;
 use crate::limits::OFFSET_MAX;
@@ -94,6 +95,7 @@ pub(crate) struct Lane {
     /// First attempts are recorded as well.
     pub(crate) exact: bool,
     pub(crate) max_attempts: u16,
+    pub(crate) counters: Counters,
 }
 
 impl Lane {
@@ -127,6 +129,7 @@ impl Lane {
             ordered_by_key: options.ordered == Ordered::Key,
             exact: options.max_attempts == 1,
             max_attempts: options.max_attempts,
+            counters: Counters::default(),
         }
     }
 

@@ -171,7 +171,7 @@ impl Lane {
 impl Group {
     /// Hands what `grant` took to its member.
     pub(crate) fn deliver(&mut self, at: LaneRef, grant: Grant, outputs: &mut Vec<Output>) {
-        let Some(lane) = self.lanes.get(at) else {
+        let Some(lane) = self.lanes.get_mut(at) else {
             return;
         };
         for &(offset, attempt, round) in &grant.recordings {
@@ -197,6 +197,8 @@ impl Group {
         let again = grant.deliveries.iter().filter(|d| d.attempt > 1).count();
         self.counters.delivered += u64::from(count);
         self.counters.redelivered += again as u64;
+        lane.counters.delivered += u64::from(count);
+        lane.counters.redelivered += again as u64;
         outputs.push(Output::Deliver(Deliver {
             member: member.id,
             lane: lane.id,
@@ -229,11 +231,12 @@ impl Group {
 
     /// Leases whose time is over.
     pub(crate) fn expire_leases(&mut self, at: LaneRef, from: u64, to: u64) {
-        let Some(lane) = self.lanes.get(at) else {
+        let Some(lane) = self.lanes.get_mut(at) else {
             return;
         };
         let over = lane.leases_over(self.now, from, to);
         self.counters.expired += over.len() as u64;
+        lane.counters.expired += over.len() as u64;
         for offset in over {
             self.fail(at, offset, crate::failure::Failure::plain(Reason::LeaseExpired));
         }

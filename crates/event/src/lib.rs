@@ -3,7 +3,8 @@
 //! An [`Event`] is what happened: it has an [`EventId`], a [`Topic`], an optional [`Key`],
 //! [`Headers`], and a JSON [`Payload`] that keeps its spelling. Where it stands is said by
 //! its [`Partition`] and [`Offset`], which the store assigns, and by the store-wide [`Seq`].
-//! A [`Cursor`] is how far a group has come in one partition. [`limits`] names every bound.
+//! A [`Cursor`] is how far a group has come in one partition. [`frame`] is how all of it crosses a
+//! socket. [`limits`] names every bound.
 //!
 //! Modules are listed in the order in which an event meets them.
 
@@ -30,6 +31,8 @@ mod partition;
 mod offset;
 
 mod cursor;
+
+pub mod frame;
 
 pub mod limits;
 

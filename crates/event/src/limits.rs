@@ -38,7 +38,19 @@ pub const BATCH_EVENTS_MAX: usize = 65_536;
 /// Largest atomic batch, encoded.
 pub const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Most events of one PUBLISH frame or HTTP request.
+pub const FRAME_EVENTS_MAX: usize = 1_000;
+/// Most topics and patterns of one subscription.
+pub const FRAME_TOPICS_MAX: usize = 64;
+/// Most tokens and ranges of one ACKS frame.
+pub const FRAME_ACKS_MAX: usize = 10_000;
+/// Longest name that a client gives a request, as JSON.
+pub const CORR_BYTES_MAX: usize = 128;
+/// What is kept of the reason of a NACK.
+pub const REASON_BYTES_MAX: usize = 1024;
+
 const _: () = {
+    assert!(FRAME_EVENTS_MAX <= BATCH_EVENTS_MAX);
     assert!(TOPIC_BYTES_MAX + "dlq.".len() <= 255);
     assert!(KEY_BYTES_MAX <= u16::MAX as usize);
     assert!(HEADERS_BYTES_MAX <= u16::MAX as usize);

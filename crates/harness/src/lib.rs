@@ -6,3 +6,5 @@ pub mod conformance;
 pub mod group_simulation;
 
 pub mod log_simulation;
+
+pub mod kills;

@@ -1,13 +1,17 @@
 //! What a publisher hands to the writer: events, encoded and summed up by the publisher itself.
 
-use promethean_event::{EventId, NewEvent, Offset, Seq, Timestamp};
+use std::ops::Range;
+
+use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use promethean_event::{EventId, NewEvent, Offset, PartitionCount, Seq, Timestamp, Topic};
 
 use crate::catalog::Names;
 use crate::error::AppendError;
 use crate::index::{id_hash, key_hash};
-use crate::segment::{FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, encode_body};
-use crate::topic::Lane;
-use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use crate::segment::{
+    FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, body_bytes, encode_body,
+};
+use crate::topic::{Lane, TopicId};
 
 /// Events to append together: all or none.
 #[derive(Debug, Clone, Default)]
@@ -66,30 +70,45 @@ pub struct Receipt {
     pub duplicate: bool,
 }
 
-/// Encoded events. Room for headers is left in place, so that the writer fills them in without
-/// moving the bytes.
+/// Encoded events. Headers stand in their places and lack only what the writer decides, so that it
+/// completes them without moving the bytes.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// A frame: its header's room, then records with their headers' room.
+    /// A frame: its header's room, then records.
     pub(crate) bytes: Vec<u8>,
     pub(crate) entries: Vec<BatchEntry>,
+    /// One for each entry. Made here, so that the writer only fills in the places.
+    pub(crate) receipts: Vec<Receipt>,
     pub(crate) expect: Vec<Expectation>,
     pub(crate) durability: Durability,
     /// All topics are the system's: may use the space that is kept for it.
     pub(crate) system: bool,
 }
 
+/// What the writer and the index need of an event. The writer goes through these and nothing else
+/// for every event, so they are kept small.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchEntry {
-    /// Where the record stands in the batch's bytes.
-    pub(crate) start: u32,
-    pub(crate) body_bytes: u32,
-    pub(crate) body_crc: u32,
-    pub(crate) flags: u16,
-    pub(crate) lane: Lane,
     pub(crate) id: EventId,
     pub(crate) id_hash: u64,
-    pub(crate) key_hash: Option<u64>,
+    key_hash: u64,
+    /// Where the record stands in the batch's bytes, and in the frame once that is put together.
+    pub(crate) start: u32,
+    pub(crate) record_bytes: u32,
+    has_key: bool,
+    /// Not there yet: it gets a record. Decided by the writer.
+    pub(crate) fresh: bool,
+}
+
+impl BatchEntry {
+    pub(crate) fn key_hash(&self) -> Option<u64> {
+        self.has_key.then_some(self.key_hash)
+    }
+
+    /// Where the record stands.
+    pub(crate) const fn range(&self) -> Range<usize> {
+        self.start as usize..self.start as usize + self.record_bytes as usize
+    }
 }
 
 impl Batch {
@@ -98,47 +117,64 @@ impl Batch {
         if events == 0 {
             return Err(AppendError::Empty);
         }
+        let records = append.events.iter().map(|event| RECORD_HEADER_BYTES + body_bytes(event));
+        let bytes = FRAME_HEADER_BYTES + records.sum::<usize>();
+        if bytes > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
+            return Err(AppendError::TooLarge { events, bytes });
+        }
         let mut batch = Self {
-            bytes: Vec::with_capacity(FRAME_HEADER_BYTES + events * 320),
+            bytes: Vec::with_capacity(bytes),
             entries: Vec::with_capacity(events),
+            receipts: Vec::with_capacity(events),
             expect: append.expect.clone(),
             durability: append.durability,
-            system: append.events.iter().all(|event| event.topic.is_system()),
+            system: true,
         };
         batch.bytes.resize(FRAME_HEADER_BYTES, 0);
+        let mut last: Option<(&Topic, TopicId, PartitionCount)> = None;
         for event in &append.events {
-            batch.push(event, names)?;
-            if batch.bytes.len() > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
-                return Err(AppendError::TooLarge { events, bytes: batch.bytes.len() });
-            }
+            // Events of a batch are mostly of one topic: a comparison, instead of a look-up.
+            let (topic, partitions) = match last {
+                Some((name, topic, partitions)) if *name == event.topic => (topic, partitions),
+                _ => {
+                    let unknown = || AppendError::UnknownTopic(event.topic.clone());
+                    let &(topic, partitions) = names.get(&event.topic).ok_or_else(unknown)?;
+                    batch.system &= event.topic.is_system();
+                    last = Some((&event.topic, topic, partitions));
+                    (topic, partitions)
+                }
+            };
+            let partition = partitions.partition_of(event.key.as_ref(), &event.id);
+            batch.push(event, Lane { topic, partition });
         }
         Ok(batch)
     }
 
-    fn push(&mut self, event: &NewEvent, names: &Names) -> Result<(), AppendError> {
-        let unknown = || AppendError::UnknownTopic(event.topic.clone());
-        let &(topic, partitions) = names.get(&event.topic).ok_or_else(unknown)?;
-        let partition = partitions.partition_of(event.key.as_ref(), &event.id);
+    fn push(&mut self, event: &NewEvent, lane: Lane) {
         let start = self.bytes.len();
-        self.bytes.resize(start + RECORD_HEADER_BYTES, 0);
+        self.bytes.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         let flags = encode_body(event, &mut self.bytes);
-        let body = self.bytes.get(start + RECORD_HEADER_BYTES..).unwrap_or_default();
+        let record = self.bytes.get_mut(start..).unwrap_or_default();
+        let record_bytes = record.len() as u32;
+        if let Some((head, body)) = record.split_first_chunk_mut::<RECORD_HEADER_BYTES>() {
+            RecordHeader::begin(head, lane, flags, body);
+        }
         self.entries.push(BatchEntry {
-            start: start as u32,
-            body_bytes: body.len() as u32,
-            body_crc: crc32c::crc32c(body),
-            flags,
-            lane: Lane { topic, partition },
             id: event.id,
-            id_hash: id_hash(topic, &event.id),
-            key_hash: event.key.as_ref().map(|key| key_hash(topic, key.as_str())),
+            id_hash: id_hash(lane.topic, &event.id),
+            key_hash: event.key.as_ref().map_or(0, |key| key_hash(lane.topic, key.as_str())),
+            start: start as u32,
+            record_bytes,
+            has_key: event.key.is_some(),
+            fresh: false,
         });
-        Ok(())
+        let (offset, seq) = (Offset::new(0), Seq::new(0));
+        self.receipts.push(Receipt { lane, offset, seq, duplicate: false });
     }
 
     /// The body of an entry.
     pub(crate) fn body(&self, entry: &BatchEntry) -> &[u8] {
-        let start = entry.start as usize + RECORD_HEADER_BYTES;
-        self.bytes.get(start..start + entry.body_bytes as usize).unwrap_or_default()
+        let record = self.bytes.get(entry.range()).unwrap_or_default();
+        record.get(RECORD_HEADER_BYTES..).unwrap_or_default()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{
 
 use bytes::Bytes;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogEntry, Names};
 use crate::disk::{Disk, DiskFile};
 use crate::error::ReadError;
 use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     cleaning: Mutex<()>,
     /// Held while a side file is built.
     building: Mutex<()>,
+    /// Apart from the state, so that publishers do not wait for an index that takes up a frame.
+    names: RwLock<Arc<Names>>,
     state: RwLock<State>,
 }
 
@@ -102,6 +104,7 @@ impl Engine {
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),
             building: Mutex::new(()),
+            names: RwLock::new(state.catalog.names()),
             site,
             state: RwLock::new(state),
         }
@@ -113,6 +116,20 @@ impl Engine {
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it takes to encode events.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets written changes of the catalog take effect.
+    pub(crate) fn apply(&self, state: &mut State, entries: &[CatalogEntry]) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        // Given back first, so that the catalog need not copy them to change them.
+        *names = Arc::default();
+        entries.iter().for_each(|entry| state.catalog.apply(entry));
+        *names = state.catalog.names();
     }
 
     /// Takes note that the log takes no more writes.
@@ -282,6 +299,8 @@ impl State {
 pub(crate) struct Upkeep {
     inner: Mutex<UpkeepState>,
     bell: Condvar,
+    /// Held while a spare file is filled.
+    filling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -305,6 +324,11 @@ pub(crate) struct Spare {
 impl Upkeep {
     fn lock(&self) -> MutexGuard<'_, UpkeepState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only one spare file is filled at a time.
+    pub(crate) fn filling(&self) -> MutexGuard<'_, ()> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A name for a spare file that no other has.

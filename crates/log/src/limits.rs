@@ -6,6 +6,8 @@ use promethean_event::limits::BATCH_BYTES_MAX;
 pub(crate) const FRAME_BYTES_MAX: u64 = BATCH_BYTES_MAX as u64 + 1024 * 1024;
 /// The writer stops collecting requests for one frame at this size.
 pub(crate) const FRAME_BYTES_TARGET: usize = 4 * 1024 * 1024;
+/// A frame of this size is worth a sync: the writer waits for no more publishers.
+pub(crate) const FRAME_BYTES_WORTHWHILE: usize = 128 * 1024;
 /// Largest segment: positions in it are 32 bits.
 pub(crate) const SEGMENT_BYTES_LIMIT: u64 = 1 << 31;
 /// Most topics of one log.

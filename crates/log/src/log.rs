@@ -98,9 +98,7 @@ impl Log {
 
     /// Appends events: all of them or none. Encoded here; the writer only gives them their places.
     pub fn append(&self, append: &Append) -> Ticket<Result<Appended, AppendError>> {
-        let names = self.engine.read().catalog.names();
-        let encoded = Batch::encode(append, &names);
-        match encoded {
+        match Batch::encode(append, &self.engine.names()) {
             Ok(batch) => {
                 let (ticket, answer) = Ticket::new();
                 self.engine.queue.push(Request::Append { batch, answer });
@@ -272,9 +270,12 @@ impl Log {
         self.engine.read().bytes()
     }
 
-    /// Waits until every sealed segment has its side file. For tests and measurements.
+    /// Waits until every sealed segment has its side file, and spare files are ready. For tests and
+    /// measurements.
     pub fn settle(&self) -> Result<(), ReadError> {
-        upkeep::index_sealed(&self.engine)
+        upkeep::index_sealed(&self.engine)?;
+        upkeep::fill_spares(&self.engine)?;
+        Ok(())
     }
 
     /// Serves what is waiting, syncs, and stops. Further requests are refused; reading goes on.

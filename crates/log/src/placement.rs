@@ -7,6 +7,7 @@ use crate::batch::{Batch, BatchEntry, Receipt};
 use crate::engine::Engine;
 use crate::error::{AppendError, ReadError};
 use crate::hash::FastMap;
+use crate::index::LaneRun;
 use crate::segment::same_content;
 use crate::topic::{Lane, TopicId};
 
@@ -15,48 +16,87 @@ use crate::topic::{Lane, TopicId};
 pub(crate) struct Placement<'a> {
     engine: &'a Engine,
     next_seq: u64,
-    lanes: FastMap<Lane, u64>,
-    greatest_ids: FastMap<TopicId, EventId>,
-    /// The lane of the last event: mostly that of the next one too.
-    last: Option<(Lane, u64)>,
+    lanes: Vec<LaneEnd>,
+    lane_places: FastMap<Lane, usize>,
+    topics: Vec<TopicEnd>,
+    topic_places: FastMap<TopicId, usize>,
+    /// The place in `lanes` of the last event's lane: mostly that of the next one too.
+    last: usize,
     accepted: Vec<Batch>,
-    fresh: Vec<Fresh>,
-    /// `fresh` by hash of the id, up to a number; made when first needed.
-    by_id: FastMap<u64, usize>,
-    by_id_count: usize,
+    runs: Vec<LaneRun>,
+    by_id: FrameIds,
+    events_max: usize,
 }
 
-/// A new event and its place.
+/// Where a lane ends, with what this frame adds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fresh {
-    /// Which of the accepted batches it is in.
-    pub(crate) batch: u32,
-    /// Where it stands in the segment, once that is known.
-    pub(crate) position: u32,
-    pub(crate) entry: BatchEntry,
-    pub(crate) offset: u64,
-    pub(crate) seq: u64,
+pub(crate) struct LaneEnd {
+    pub(crate) lane: Lane,
+    pub(crate) next: u64,
+    /// The place of its topic among the topics.
+    topic: usize,
+}
+
+/// The greatest id of a topic.
+#[derive(Debug, Clone, Copy)]
+struct TopicEnd {
+    /// With what this frame adds.
+    greatest: EventId,
+    /// Without it.
+    greatest_before: EventId,
+}
+
+/// The new events of a frame by the hash of their id, as batch and entry; made when first needed.
+#[derive(Debug, Default)]
+struct FrameIds {
+    places: FastMap<u64, (u32, u32)>,
+    /// The first entry that is not in it yet.
+    next: (usize, usize),
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// The accepted batches, with their receipts.
+    pub(crate) batches: Vec<Batch>,
+    /// The new events, in order.
+    pub(crate) runs: Vec<LaneRun>,
+    /// Where lanes end then, and the greatest id of their topics.
+    pub(crate) ends: Vec<(LaneEnd, EventId)>,
+    /// The seq after the last.
+    pub(crate) next_seq: u64,
+}
+
+/// Where things stood before a batch.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    next_seq: u64,
+    runs: usize,
+    last_run: Option<LaneRun>,
 }
 
 impl<'a> Placement<'a> {
-    pub(crate) fn new(engine: &'a Engine, next_seq: u64) -> Self {
+    /// For a frame of at most so many events.
+    pub(crate) fn new(engine: &'a Engine, next_seq: u64, events_max: usize) -> Self {
         Self {
             engine,
             next_seq,
-            lanes: FastMap::default(),
-            greatest_ids: FastMap::default(),
-            last: None,
+            lanes: Vec::new(),
+            lane_places: FastMap::default(),
+            topics: Vec::new(),
+            topic_places: FastMap::default(),
+            last: 0,
             accepted: Vec::new(),
-            fresh: Vec::new(),
-            by_id: FastMap::default(),
-            by_id_count: 0,
+            runs: Vec::new(),
+            by_id: FrameIds::default(),
+            events_max,
         }
     }
 
     /// Gives the events of a batch their places, or refuses the batch whole.
-    pub(crate) fn place(&mut self, batch: Batch) -> Result<Vec<Receipt>, AppendError> {
+    pub(crate) fn place(&mut self, mut batch: Batch) -> Result<(), AppendError> {
         for expectation in &batch.expect {
-            let actual = self.lane_next(expectation.lane)?;
+            let actual = self.end_of(expectation.lane)?.next;
             if actual != expectation.next.get() {
                 return Err(AppendError::OffsetMismatch {
                     lane: expectation.lane,
@@ -65,75 +105,112 @@ impl<'a> Placement<'a> {
                 });
             }
         }
-        let before = (self.fresh.len(), self.next_seq);
-        let mut receipts = Vec::with_capacity(batch.entries.len());
-        self.fresh.reserve(batch.entries.len());
-        for entry in &batch.entries {
-            match self.place_entry(&batch, entry) {
-                Ok(receipt) => receipts.push(receipt),
-                Err(error) => {
-                    self.undo(before);
-                    return Err(error);
-                }
+        let before = Before {
+            next_seq: self.next_seq,
+            runs: self.runs.len(),
+            last_run: self.runs.last().copied(),
+        };
+        for at in 0..batch.entries.len() {
+            if let Err(error) = self.place_entry(&mut batch, at) {
+                self.undo(before, &batch);
+                return Err(error);
             }
         }
         self.accepted.push(batch);
-        Ok(receipts)
+        Ok(())
     }
 
-    fn place_entry(&mut self, batch: &Batch, entry: &BatchEntry) -> Result<Receipt, AppendError> {
-        let offset = self.lane_next(entry.lane)?;
-        if let Some(receipt) = self.duplicate(batch, entry)? {
-            return Ok(receipt);
-        }
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        self.last = Some((entry.lane, offset + 1));
-        let batch = self.accepted.len() as u32;
-        self.fresh.push(Fresh { batch, position: 0, entry: *entry, offset, seq });
-        let (offset, seq) = (Offset::new(offset), Seq::new(seq));
-        Ok(Receipt { lane: entry.lane, offset, seq, duplicate: false })
-    }
-
-    /// The next offset of a lane, with what this frame adds.
-    fn lane_next(&mut self, lane: Lane) -> Result<u64, AppendError> {
-        if let Some((last, next)) = self.last {
-            if last == lane {
-                return Ok(next);
-            }
-            self.lanes.insert(last, next);
-        }
-        let next = match self.lanes.get(&lane) {
-            Some(&next) => next,
-            None => {
-                let state = self.engine.read();
-                let known = state.catalog.lane(lane).map(|lane| lane.next.get());
-                known.ok_or_else(|| unknown_topic(&state.catalog, lane.topic))?
-            }
+    fn place_entry(&mut self, batch: &mut Batch, at: usize) -> Result<(), AppendError> {
+        let (Some(entry), Some(receipt)) = (batch.entries.get(at), batch.receipts.get(at)) else {
+            return Ok(());
         };
-        self.last = Some((lane, next));
-        Ok(next)
+        let LaneEnd { lane, next, topic } = self.end_of(receipt.lane)?;
+        let known = match self.topics.get_mut(topic) {
+            Some(topic) if entry.id > topic.greatest => {
+                topic.greatest = entry.id;
+                None
+            }
+            Some(topic) => {
+                let only_here = entry.id > topic.greatest_before;
+                self.duplicate(batch, (at, entry), only_here)?
+            }
+            None => None,
+        };
+        let (entry, receipt) = (batch.entries.get_mut(at), batch.receipts.get_mut(at));
+        let (Some(entry), Some(receipt)) = (entry, receipt) else {
+            return Ok(());
+        };
+        if let Some(known) = known {
+            *receipt = known;
+            return Ok(());
+        }
+        entry.fresh = true;
+        (receipt.offset, receipt.seq) = (Offset::new(next), Seq::new(self.next_seq));
+        self.next_seq += 1;
+        self.set_end(lane, next + 1);
+        LaneRun::add(&mut self.runs, lane, next);
+        Ok(())
     }
 
-    /// The receipt of the event that is there already, if there is one with this id.
+    /// The end of a lane, with what this frame adds.
+    fn end_of(&mut self, lane: Lane) -> Result<LaneEnd, AppendError> {
+        match self.lanes.get(self.last) {
+            Some(end) if end.lane == lane => return Ok(*end),
+            _ => {}
+        }
+        let known =
+            self.lane_places.get(&lane).and_then(|&place| Some((place, self.lanes.get(place)?)));
+        if let Some((place, end)) = known {
+            self.last = place;
+            return Ok(*end);
+        }
+        let state = self.engine.read();
+        let next = state.catalog.lane(lane).map(|lane| lane.next.get());
+        let next = next.ok_or_else(|| unknown_topic(&state.catalog, lane.topic))?;
+        let topics = &mut self.topics;
+        let topic = *self.topic_places.entry(lane.topic).or_insert_with(|| {
+            let known = state.catalog.live(lane.topic).map(|topic| topic.greatest_id);
+            let greatest = known.unwrap_or(EventId::from_bytes([0; 16]));
+            topics.push(TopicEnd { greatest, greatest_before: greatest });
+            topics.len() - 1
+        });
+        drop(state);
+        let end = LaneEnd { lane, next, topic };
+        self.last = self.lanes.len();
+        self.lane_places.insert(lane, self.last);
+        self.lanes.push(end);
+        Ok(end)
+    }
+
+    /// For a lane of which the end is known.
+    fn set_end(&mut self, lane: Lane, next: u64) {
+        if self.lanes.get(self.last).is_none_or(|end| end.lane != lane) {
+            self.last = self.lane_places.get(&lane).copied().unwrap_or(self.last);
+        }
+        if let Some(end) = self.lanes.get_mut(self.last) {
+            end.next = next;
+        }
+    }
+
+    /// The receipt of the event that is there already, if there is one with this id. An id beyond
+    /// all that were there before this frame need be looked for in the frame only.
     fn duplicate(
         &mut self,
         batch: &Batch,
-        entry: &BatchEntry,
+        (at, entry): (usize, &BatchEntry),
+        only_here: bool,
     ) -> Result<Option<Receipt>, AppendError> {
-        let topic = entry.lane.topic;
-        let engine = self.engine;
-        let greatest = self.greatest_ids.entry(topic).or_insert_with(|| {
-            let state = engine.read();
-            let known = state.catalog.live(topic).map(|topic| topic.greatest_id);
-            known.unwrap_or(EventId::from_bytes([0; 16]))
-        });
-        if entry.id > *greatest {
-            *greatest = entry.id;
+        let Some(topic) = batch.receipts.get(at).map(|receipt| receipt.lane.topic) else {
             return Ok(None);
+        };
+        if self.by_id.places.is_empty() {
+            self.by_id.places.reserve(self.events_max);
         }
-        if let Some(place) = self.fresh_with(entry) {
-            return self.same_or_conflict(batch, entry, place).map(Some);
+        if let Some(first) = self.by_id.find(&self.accepted, (batch, at), (topic, entry)) {
+            return self.same_or_conflict(batch, (topic, entry), first).map(Some);
+        }
+        if only_here {
+            return Ok(None);
         }
         let found = self.engine.find_by_hash(topic, &entry.id, entry.id_hash);
         let failed = |error: ReadError| AppendError::LookupFailed {
@@ -144,7 +221,7 @@ impl<'a> Placement<'a> {
             return Ok(None);
         };
         if !same_content(record.body(), batch.body(entry)) {
-            return Err(self.conflict(entry));
+            return Err(self.conflict(topic, entry));
         }
         Ok(Some(Receipt {
             lane: record.lane(),
@@ -154,66 +231,81 @@ impl<'a> Placement<'a> {
         }))
     }
 
-    /// The place in `fresh` of an event with the same topic and id.
-    fn fresh_with(&mut self, entry: &BatchEntry) -> Option<usize> {
-        let missing = self.fresh.get(self.by_id_count..).unwrap_or_default();
-        for (place, fresh) in (self.by_id_count..).zip(missing) {
-            self.by_id.insert(fresh.entry.id_hash, place);
-        }
-        self.by_id_count = self.fresh.len();
-        let place = *self.by_id.get(&entry.id_hash)?;
-        let fresh = self.fresh.get(place)?;
-        (fresh.entry.id == entry.id && fresh.entry.lane.topic == entry.lane.topic).then_some(place)
-    }
-
     fn same_or_conflict(
         &self,
         batch: &Batch,
-        entry: &BatchEntry,
-        place: usize,
+        (topic, entry): (TopicId, &BatchEntry),
+        (first, at): (usize, usize),
     ) -> Result<Receipt, AppendError> {
-        let Some(fresh) = self.fresh.get(place) else {
-            return Err(self.conflict(entry));
-        };
         // A batch that is still being placed is not among the accepted ones.
-        let first = self.accepted.get(fresh.batch as usize).unwrap_or(batch).body(&fresh.entry);
-        if !same_content(first, batch.body(entry)) {
-            return Err(self.conflict(entry));
+        let first = self.accepted.get(first).unwrap_or(batch);
+        let same = first.entries.get(at).zip(first.receipts.get(at));
+        let same = same.filter(|(known, _)| same_content(first.body(known), batch.body(entry)));
+        match same {
+            Some((_, receipt)) => Ok(Receipt { duplicate: true, ..*receipt }),
+            None => Err(self.conflict(topic, entry)),
         }
-        let (offset, seq) = (Offset::new(fresh.offset), Seq::new(fresh.seq));
-        Ok(Receipt { lane: fresh.entry.lane, offset, seq, duplicate: true })
     }
 
-    fn conflict(&self, entry: &BatchEntry) -> AppendError {
+    fn conflict(&self, topic: TopicId, entry: &BatchEntry) -> AppendError {
         let state = self.engine.read();
-        match state.catalog.topic(entry.lane.topic) {
+        match state.catalog.topic(topic) {
             Some(topic) => {
                 AppendError::IdConflict { topic: topic.definition.topic.clone(), id: entry.id }
             }
-            None => unknown_topic(&state.catalog, entry.lane.topic),
+            None => unknown_topic(&state.catalog, topic),
         }
     }
 
-    /// Takes back what a refused batch was given.
-    fn undo(&mut self, (fresh, next_seq): (usize, u64)) {
-        self.next_seq = next_seq;
-        // What an earlier batch of the frame was given may stand here only.
-        if let Some((lane, next)) = self.last.take() {
-            self.lanes.insert(lane, next);
+    /// Takes back what a refused batch was given. The greatest ids may stay too great: that only
+    /// means to look for ids that are not there.
+    fn undo(&mut self, before: Before, refused: &Batch) {
+        self.next_seq = before.next_seq;
+        self.runs.truncate(before.runs);
+        if let (Some(run), Some(last)) = (self.runs.last_mut(), before.last_run) {
+            *run = last;
         }
-        for fresh in self.fresh.drain(fresh..).rev() {
-            self.lanes.insert(fresh.entry.lane, fresh.offset);
-            if self.by_id.remove(&fresh.entry.id_hash).is_some() {
-                // A later one may have hidden an earlier one with the same hash.
-                self.by_id_count = 0;
-            }
+        let placed = refused.entries.iter().zip(&refused.receipts).rev();
+        for (_, receipt) in placed.filter(|(entry, _)| entry.fresh) {
+            self.set_end(receipt.lane, receipt.offset.get());
         }
-        self.by_id_count = self.by_id_count.min(self.fresh.len());
+        self.by_id = FrameIds::default();
     }
 
-    /// The accepted batches, their new events in order, and the seq after the last.
-    pub(crate) fn finish(self) -> (Vec<Batch>, Vec<Fresh>, u64) {
-        (self.accepted, self.fresh, self.next_seq)
+    pub(crate) fn finish(self) -> Placed {
+        let greatest = |end: &LaneEnd| self.topics.get(end.topic).map(|topic| topic.greatest);
+        let ends = self.lanes.iter().filter_map(|end| Some((*end, greatest(end)?))).collect();
+        Placed { batches: self.accepted, runs: self.runs, ends, next_seq: self.next_seq }
+    }
+}
+
+impl FrameIds {
+    /// The new event with a topic and id among the accepted batches and the first entries of the
+    /// one that is being placed.
+    fn find(
+        &mut self,
+        accepted: &[Batch],
+        (batch, count): (&Batch, usize),
+        (topic, entry): (TopicId, &BatchEntry),
+    ) -> Option<(usize, usize)> {
+        while let Some(missing) = accepted.get(self.next.0) {
+            self.add(missing.entries.get(self.next.1..).unwrap_or_default());
+            self.next = (self.next.0 + 1, 0);
+        }
+        self.add(batch.entries.get(self.next.1..count).unwrap_or_default());
+        self.next.1 = count;
+        let &(first, at) = self.places.get(&entry.id_hash)?;
+        let (first, at) = (first as usize, at as usize);
+        let known = accepted.get(first).unwrap_or(batch);
+        let same = known.entries.get(at)?.id == entry.id;
+        (same && known.receipts.get(at)?.lane.topic == topic).then_some((first, at))
+    }
+
+    fn add(&mut self, entries: &[BatchEntry]) {
+        let (batch, start) = self.next;
+        for (at, entry) in (start..).zip(entries).filter(|(_, entry)| entry.fresh) {
+            self.places.insert(entry.id_hash, (batch as u32, at as u32));
+        }
     }
 }
 

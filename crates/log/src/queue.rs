@@ -1,10 +1,11 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use promethean_event::Offset;
 
 use crate::batch::{Appended, Batch};
 use crate::error::AppendError;
-use crate::limits::FRAME_BYTES_TARGET;
+use crate::limits::{FRAME_BYTES_TARGET, FRAME_BYTES_WORTHWHILE};
 use crate::ticket::Answer;
 use crate::topic::{Lane, TopicDefinition, TopicId};
 
@@ -37,8 +38,8 @@ impl Request {
     }
 }
 
-/// How often the writer gives way in vain before it takes what is there.
-const IDLE_YIELDS_MAX: usize = 8;
+/// How long the writer waits for the next publisher that it expects: far shorter than a sync.
+const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Requests on their way to the writer, bounded. What waits while the writer syncs goes into its
 /// next frame: the sync itself is the window of the group commit, and no timer is needed.
@@ -53,6 +54,23 @@ pub(crate) struct Queue {
 struct Waiting {
     requests: Vec<Request>,
     closed: bool,
+    bytes: usize,
+    /// The writer sleeps until so many requests are there. To wake it takes a system call, which is
+    /// of no use while it is busy or waits for more.
+    wanted: Option<usize>,
+}
+
+impl Waiting {
+    /// Whether it is time to write, for a writer that wants so many requests.
+    const fn enough(&self, wanted: usize) -> bool {
+        self.closed || self.requests.len() >= wanted || self.bytes >= FRAME_BYTES_WORTHWHILE
+    }
+
+    fn take_frame(&mut self) -> Vec<Request> {
+        let taken = take_frame(&mut self.requests);
+        self.bytes -= taken.iter().map(Request::bytes).sum::<usize>();
+        taken
+    }
 }
 
 impl Queue {
@@ -75,10 +93,14 @@ impl Queue {
             drop(waiting);
             request.refuse(&AppendError::Busy(count));
         } else {
-            let first = waiting.requests.is_empty();
+            waiting.bytes += request.bytes();
             waiting.requests.push(request);
+            let wake = waiting.wanted.is_some_and(|wanted| waiting.enough(wanted));
+            if wake {
+                waiting.wanted = None;
+            }
             drop(waiting);
-            if first {
+            if wake {
                 self.arrived.notify_one();
             }
         }
@@ -86,32 +108,37 @@ impl Queue {
 
     /// What is waiting now, up to about one frame.
     pub(crate) fn take(&self) -> Vec<Request> {
-        take_frame(&mut self.lock().requests)
+        self.lock().take_frame()
     }
 
     /// Waits for requests; empty when the log is closed and nothing is left.
     ///
     /// Publishers that were answered together come back together. If the writer took the first of
-    /// them at once, the others would wait for a sync of hardly anything. So as long as they keep
-    /// coming, and until as many are there as were answered last, it lets them.
-    pub(crate) fn wait(&self, expected: usize) -> Vec<Request> {
+    /// them at once, the others would wait for a sync of hardly anything. So until `wanted` are
+    /// there, and as long as more of them keep coming, it lets them.
+    pub(crate) fn wait(&self, wanted: usize) -> Vec<Request> {
         let mut waiting = self.lock();
-        while waiting.requests.is_empty() && !waiting.closed {
-            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-        let mut idle = 0;
-        while waiting.requests.len() < expected && !waiting.closed && idle < IDLE_YIELDS_MAX {
+        let mut wanted = wanted.max(1);
+        while !waiting.enough(wanted) {
             let before = waiting.requests.len();
-            drop(waiting);
-            std::thread::yield_now();
-            waiting = self.lock();
-            idle = if waiting.requests.len() > before { 0 } else { idle + 1 };
+            waiting.wanted = Some(wanted);
+            if wanted == 1 {
+                waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.arrived.wait_timeout(waiting, PATIENCE);
+            let timeout;
+            (waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() && waiting.requests.len() == before {
+                wanted = 1;
+            }
         }
-        take_frame(&mut waiting.requests)
+        waiting.wanted = None;
+        waiting.take_frame()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().requests.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        self.lock().requests.len()
     }
 
     /// No more requests; those that wait are still served.

@@ -5,6 +5,7 @@
 //! and one that is not the newest always has an end.
 
 use std::io;
+use std::ops::Range;
 
 use crate::catalog::CatalogEntry;
 use crate::disk::DiskFile;
@@ -17,7 +18,9 @@ use crate::writer::{OpenSegment, WriteError};
 
 /// Filled on the spot when there is no spare; larger ones grow as they are written.
 const FILL_NOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
-const FILL_BYTES: usize = 1024 * 1024;
+const FILL_BYTES: u64 = 1024 * 1024;
+/// Zeroes between two syncs.
+const FILL_SYNC_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What a new segment is for.
 #[derive(Debug)]
@@ -120,7 +123,10 @@ fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name).map_err(WriteError::of_write)?;
     // The length is part of the header: a file that is shorter has lost its end.
-    let made = if bytes <= FILL_NOW_BYTES_MAX { fill(&*file, bytes) } else { file.set_len(bytes) };
+    let made = match bytes {
+        ..=FILL_NOW_BYTES_MAX => fill(&*file, 0..bytes),
+        _ => file.set_len(bytes),
+    };
     if let Err(error) = made {
         discard(site, &name);
         return Err(WriteError::of_write(error));
@@ -131,6 +137,7 @@ fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
 /// Makes a spare file ahead of need, if there are too few. For the upkeep.
 pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
     let site = &engine.site;
+    let _one_at_a_time = site.upkeep.filling();
     if site.upkeep.spare_count() >= site.options.spare_segments {
         return Ok(false);
     }
@@ -141,8 +148,9 @@ pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
     }
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name)?;
-    // Synced here, so that the first sync of the segment does not have to.
-    if let Err(error) = fill(&*file, bytes).and_then(|()| file.sync_data()) {
+    // Synced here, so that the first sync of the segment does not have to; and piece by piece, so
+    // that a publisher's sync never has to wait for a whole segment of zeroes before it.
+    if let Err(error) = fill_synced(&*file, bytes) {
         discard(site, &name);
         return Err(error);
     }
@@ -150,11 +158,22 @@ pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
     Ok(true)
 }
 
-fn fill(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
-    let zeroes = vec![0; FILL_BYTES.min(bytes as usize)];
+fn fill_synced(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
     let mut position = 0;
     while position < bytes {
-        let count = (zeroes.len() as u64).min(bytes - position) as usize;
+        let end = bytes.min(position + FILL_SYNC_BYTES);
+        fill(file, position..end)?;
+        file.sync_data()?;
+        position = end;
+    }
+    Ok(())
+}
+
+fn fill(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
+    let zeroes = vec![0; FILL_BYTES.min(range.end - range.start) as usize];
+    let mut position = range.start;
+    while position < range.end {
+        let count = (zeroes.len() as u64).min(range.end - position) as usize;
         file.write_at(zeroes.get(..count).unwrap_or(&zeroes), position)?;
         position += count as u64;
     }

@@ -20,14 +20,24 @@ struct Desk<T> {
 
 #[derive(Debug)]
 enum Slot<T> {
-    Waiting(Option<Waker>),
+    Waiting(Waiter),
     Ready(T),
     Taken,
 }
 
+/// Who is to be told of the answer. To tell a thread takes a system call, so that it is not done on
+/// suspicion.
+#[derive(Debug)]
+enum Waiter {
+    Nobody,
+    Task(Waker),
+    Thread,
+}
+
 impl<T> Ticket<T> {
     pub(crate) fn new() -> (Self, Answer<T>) {
-        let desk = Arc::new(Desk { slot: Mutex::new(Slot::Waiting(None)), ready: Condvar::new() });
+        let slot = Mutex::new(Slot::Waiting(Waiter::Nobody));
+        let desk = Arc::new(Desk { slot, ready: Condvar::new() });
         (Self(Arc::clone(&desk)), Answer(desk))
     }
 
@@ -50,6 +60,7 @@ impl<T> Ticket<T> {
             if let Some(value) = slot.take() {
                 return value;
             }
+            *slot = Slot::Waiting(Waiter::Thread);
             slot = self.0.ready.wait(slot).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -75,10 +86,10 @@ impl<T> Future for Ticket<T> {
         if let Some(value) = slot.take() {
             return Poll::Ready(value);
         }
-        if let Slot::Waiting(waker) = &mut *slot {
-            match waker {
-                Some(waker) => waker.clone_from(context.waker()),
-                None => *waker = Some(context.waker().clone()),
+        if let Slot::Waiting(waiter) = &mut *slot {
+            match waiter {
+                Waiter::Task(waker) => waker.clone_from(context.waker()),
+                other => *other = Waiter::Task(context.waker().clone()),
             }
         }
         Poll::Pending
@@ -91,8 +102,9 @@ impl<T> Answer<T> {
         let before = std::mem::replace(&mut *slot, Slot::Ready(value));
         drop(slot);
         match before {
-            Slot::Waiting(Some(waker)) => waker.wake(),
-            _ => self.0.ready.notify_one(),
+            Slot::Waiting(Waiter::Task(waker)) => waker.wake(),
+            Slot::Waiting(Waiter::Thread) => self.0.ready.notify_one(),
+            Slot::Waiting(Waiter::Nobody) | Slot::Ready(_) | Slot::Taken => {}
         }
     }
 }

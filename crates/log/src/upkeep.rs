@@ -11,6 +11,11 @@ use crate::index::SegmentIndex;
 use crate::roll;
 use crate::writer::Writer;
 
+/// How far the upkeep stands back behind publishers and readers: side files can wait, but a spare
+/// file that comes too late makes the next segment slow.
+const SPARE_NICENESS: i32 = 5;
+const INDEX_NICENESS: i32 = 10;
+
 /// Starts the threads.
 pub(crate) fn spawn(
     engine: &Arc<Engine>,
@@ -33,28 +38,27 @@ fn named(name: &str) -> io::Result<std::thread::Builder> {
 }
 
 fn write_all(engine: &Engine, mut writer: Writer) {
-    let mut served = 0;
     loop {
-        let requests = engine.queue.wait(served);
+        let requests = engine.queue.wait(writer.wanted());
         if requests.is_empty() {
             writer.close();
             return;
         }
-        served = requests.len();
         writer.commit(requests);
         engine.waiting.wake_all();
-        if engine.queue.is_empty() {
+        if engine.queue.len() == 0 {
             writer.mark();
         }
     }
 }
 
 fn keep_spares(engine: &Engine) {
+    stand_back(SPARE_NICENESS);
     let mut bell = engine.site.upkeep.bell();
     loop {
         // A disk that is full or fails shows itself to the publishers; here it only means that no
         // spare is ready.
-        while let Ok(true) = roll::fill_spare(engine) {}
+        drop(fill_spares(engine));
         if !engine.site.upkeep.wait(&mut bell) {
             return;
         }
@@ -62,6 +66,7 @@ fn keep_spares(engine: &Engine) {
 }
 
 fn keep_indexes(engine: &Engine) {
+    stand_back(INDEX_NICENESS);
     let mut bell = engine.site.upkeep.bell();
     loop {
         // Without a side file the segment goes on with its index in memory; tried again at the
@@ -71,6 +76,21 @@ fn keep_indexes(engine: &Engine) {
             return;
         }
     }
+}
+
+/// Lowers the priority of this thread.
+fn stand_back(niceness: i32) {
+    // Elsewhere it would be the priority of the whole process.
+    if cfg!(target_os = "linux") {
+        // Where it is not allowed nothing is lost.
+        let _ = rustix::process::nice(niceness);
+    }
+}
+
+/// Fills spare files until there are enough of them.
+pub(crate) fn fill_spares(engine: &Engine) -> io::Result<()> {
+    while roll::fill_spare(engine)? {}
+    Ok(())
 }
 
 /// Builds the side files that are missing, oldest first.

@@ -14,11 +14,11 @@ use crate::engine::{Active, Engine, Segment};
 use crate::error::AppendError;
 use crate::index::{ActiveIndex, FrameSample, Indexed, SegmentIndex};
 use crate::limits::{SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
-use crate::placement::{Fresh, Placement};
+use crate::placement::{Placed, Placement};
 use crate::queue::Request;
 use crate::roll;
 use crate::segment::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameKind, RECORD_HEADER_BYTES, RecordHeader, SegmentName,
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordHeader, RecordPlace, SegmentName,
 };
 use crate::ticket::Answer;
 use crate::topic::{TopicDefinition, TopicId};
@@ -34,6 +34,9 @@ pub(crate) struct Writer {
     /// Everything of the segment before this position is on the disk.
     synced_to: u64,
     last_append_ms: u64,
+    /// How many publishers there were when a frame was answered last: in it, or waiting for the
+    /// next one.
+    publishers: usize,
     failed: Option<String>,
 }
 
@@ -78,7 +81,7 @@ struct Shown {
     first_seq: u64,
     position: u32,
     bytes: Bytes,
-    fresh: Vec<Fresh>,
+    placed: Placed,
 }
 
 impl Writer {
@@ -88,7 +91,14 @@ impl Writer {
             (state.next_seq, state.last_append_ms)
         };
         let synced_to = segment.position;
-        Self { engine, segment, next_seq, synced_to, last_append_ms, failed: None }
+        Self { engine, segment, next_seq, synced_to, last_append_ms, publishers: 0, failed: None }
+    }
+
+    /// How many requests are worth waiting for: as many as there are publishers. Fewer, while the
+    /// others encode, would come to the same where a sync is quick, and to twice the syncs where
+    /// it is slow.
+    pub(crate) const fn wanted(&self) -> usize {
+        self.publishers
     }
 
     /// Serves requests in order; appends that follow each other share a frame.
@@ -113,31 +123,33 @@ impl Writer {
         let system = appends.iter().all(|(batch, _)| batch.system);
         let appended_at = self.append_time();
         let engine = Arc::clone(&self.engine);
-        let mut placement = Placement::new(&engine, self.next_seq);
+        let events = appends.iter().map(|(batch, _)| batch.entries.len()).sum();
+        let mut placement = Placement::new(&engine, self.next_seq, events);
         let mut waiting = Vec::with_capacity(appends.len());
-        let mut durability = Durability::None;
         for (batch, answer) in appends {
-            let wanted = batch.durability;
+            let durability = batch.durability;
             match self.refusal().map_or_else(|| placement.place(batch), Err) {
-                Ok(receipts) => {
-                    durability = durability.max(wanted);
-                    waiting.push((receipts, wanted, answer));
-                }
+                Ok(()) => waiting.push(Waiting { receipts: Vec::new(), durability, answer }),
                 Err(error) => answer.give(Err(error)),
             }
         }
-        let (batches, mut fresh, next_seq) = placement.finish();
-        let result = if fresh.is_empty() {
+        let durability = waiting.iter().map(|waiting| waiting.durability).max();
+        let durability = durability.unwrap_or(Durability::None);
+        let mut placed = placement.finish();
+        let result = if placed.runs.is_empty() {
+            hand_over(&mut waiting, &mut placed.batches);
             self.sync_for_duplicates(durability)
         } else {
-            self.write_events(batches, &mut fresh, system).and_then(|(position, bytes)| {
+            self.write_events(&mut placed, system).and_then(|(position, bytes)| {
+                hand_over(&mut waiting, &mut placed.batches);
                 // Not before: a full disk must not take back a place that was given.
-                waiting = answer_unsynced(mem::take(&mut waiting), appended_at);
-                let first_seq = mem::replace(&mut self.next_seq, next_seq);
+                answer_unsynced(&mut waiting, appended_at);
+                let first_seq = mem::replace(&mut self.next_seq, placed.next_seq);
                 if durability == Durability::Synced {
                     self.sync()?;
                 }
-                let shown = Shown { first_seq, position, bytes, fresh };
+                self.publishers = waiting.len() + self.engine.queue.len();
+                let shown = Shown { first_seq, position, bytes, placed };
                 self.show(shown, || answer_all(mem::take(&mut waiting), &Ok(()), appended_at));
                 Ok(())
             })
@@ -169,18 +181,19 @@ impl Writer {
     /// Writes the new events as one frame. Gives its place and bytes.
     fn write_events(
         &mut self,
-        batches: Vec<Batch>,
-        fresh: &mut [Fresh],
+        placed: &mut Placed,
         system: bool,
     ) -> Result<(u32, Bytes), WriteError> {
-        let records: u64 = fresh.iter().map(|fresh| record_bytes(fresh) as u64).sum();
-        self.make_room(FRAME_HEADER_BYTES as u64 + records, system)?;
+        let fresh = placed.batches.iter().flat_map(|batch| &batch.entries);
+        let fresh = fresh.filter(|entry| entry.fresh);
+        let records: usize = fresh.map(|entry| entry.record_bytes as usize).sum();
+        self.make_room((FRAME_HEADER_BYTES + records) as u64, system)?;
         let position = self.segment.position;
-        let bytes = self.gather(batches, fresh);
+        let bytes = self.gather(&mut placed.batches, records);
         let header = FrameHeader {
             kind: FrameKind::Events,
-            body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
-            count: fresh.len() as u32,
+            body_bytes: records as u32,
+            count: (placed.next_seq - self.next_seq) as u32,
             first_seq: self.next_seq,
             append_ms: self.last_append_ms,
             synced_to: self.synced_to,
@@ -191,46 +204,35 @@ impl Writer {
         Ok((position as u32, bytes))
     }
 
-    /// Puts headers on the new records. The bytes of a lone batch stay where they are.
-    fn gather(&self, mut batches: Vec<Batch>, fresh: &mut [Fresh]) -> Vec<u8> {
-        let alone = batches.len() == 1
-            && batches.first().is_some_and(|batch| batch.entries.len() == fresh.len());
-        let mut bytes = match batches.first_mut() {
-            Some(batch) if alone => mem::take(&mut batch.bytes),
+    /// Brings the new records together and completes their headers. The bytes of a lone batch stay
+    /// where they are.
+    fn gather(&self, batches: &mut [Batch], records: usize) -> Vec<u8> {
+        let frame_bytes = FRAME_HEADER_BYTES + records;
+        let (mut bytes, alone) = match batches {
+            [batch] if batch.bytes.len() == frame_bytes => (mem::take(&mut batch.bytes), true),
             _ => {
-                let records: usize = fresh.iter().map(record_bytes).sum();
-                let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + records);
+                let mut bytes = Vec::with_capacity(frame_bytes);
                 bytes.resize(FRAME_HEADER_BYTES, 0);
-                bytes
+                (bytes, false)
             }
         };
-        let mut start = FRAME_HEADER_BYTES;
-        for fresh in fresh {
-            let entry = &fresh.entry;
-            if !alone && let Some(batch) = batches.get(fresh.batch as usize) {
-                let record = entry.start as usize..entry.start as usize + record_bytes(fresh);
-                bytes.extend_from_slice(batch.bytes.get(record).unwrap_or_default());
+        for batch in batches {
+            let placed = batch.entries.iter_mut().zip(&batch.receipts);
+            for (entry, receipt) in placed.filter(|(entry, _)| entry.fresh) {
+                if !alone {
+                    let record = batch.bytes.get(entry.range()).unwrap_or_default();
+                    entry.start = bytes.len() as u32;
+                    bytes.extend_from_slice(record);
+                }
+                let record = bytes.get_mut(entry.range()).unwrap_or_default();
+                if let Some(head) = record.first_chunk_mut() {
+                    let (offset, seq) = (receipt.offset.get(), receipt.seq.get());
+                    let place = RecordPlace { offset, seq, append_ms: self.last_append_ms };
+                    RecordHeader::complete(head, self.segment.salt, &place);
+                }
             }
-            let header = self.record_header(fresh).encode(self.segment.salt);
-            if let Some(place) = bytes.get_mut(start..start + RECORD_HEADER_BYTES) {
-                place.copy_from_slice(&header);
-            }
-            fresh.position = (self.segment.position + start as u64) as u32;
-            start += record_bytes(fresh);
         }
         bytes
-    }
-
-    const fn record_header(&self, fresh: &Fresh) -> RecordHeader {
-        RecordHeader {
-            body_bytes: fresh.entry.body_bytes,
-            body_crc: fresh.entry.body_crc,
-            lane: fresh.entry.lane,
-            offset: fresh.offset,
-            seq: fresh.seq,
-            append_ms: self.last_append_ms,
-            flags: fresh.entry.flags,
-        }
     }
 
     /// Lets readers see a frame. Publishers are answered first, and go on while the index takes it
@@ -239,25 +241,25 @@ impl Writer {
         let mut state = self.engine.write();
         answer();
         let state = &mut *state;
-        let Shown { first_seq, position, bytes, fresh } = shown;
+        let Shown { first_seq, position, bytes, placed } = shown;
         let append_ms = self.last_append_ms;
         state.next_seq = self.next_seq;
         state.last_append_ms = append_ms;
         state.active.first_ms.get_or_insert(append_ms);
         state.active.end_position = self.segment.position;
         state.active.index.add_frame(FrameSample { seq: first_seq, append_ms, position });
-        state.active.index.add(fresh.iter().map(|fresh| Indexed {
-            lane: fresh.entry.lane,
-            offset: fresh.offset,
-            position: fresh.position,
-            id: fresh.entry.id,
-            id_hash: fresh.entry.id_hash,
-            key_hash: fresh.entry.key_hash,
-        }));
+        let entries = placed.batches.iter().flat_map(|batch| &batch.entries);
+        let indexed = entries.filter(|entry| entry.fresh).map(|entry| Indexed {
+            position: position + entry.start,
+            id: entry.id,
+            id_hash: entry.id_hash,
+            key_hash: entry.key_hash(),
+        });
+        state.active.index.add(&placed.runs, indexed);
         state.tail.push(self.segment.name, position, bytes);
-        state.recent.note(&state.catalog, fresh.iter().map(|fresh| fresh.entry.lane));
-        for fresh in &fresh {
-            state.catalog.advance(fresh.entry.lane, fresh.offset + 1, fresh.entry.id);
+        state.recent.note(&state.catalog, placed.ends.iter().map(|(end, _)| end.lane));
+        for (end, greatest_id) in &placed.ends {
+            state.catalog.advance(end.lane, end.next, *greatest_id);
         }
     }
 
@@ -510,7 +512,7 @@ impl Writer {
         let written = self.write_catalog(bytes, entries.len() as u32, system);
         written.map_err(|error| self.note(error))?;
         let mut state = self.engine.write();
-        entries.iter().for_each(|entry| state.catalog.apply(entry));
+        self.engine.apply(&mut state, entries);
         state.active.end_position = self.segment.position;
         Ok(())
     }
@@ -533,24 +535,37 @@ impl Writer {
     }
 }
 
-type Waiting = (Vec<Receipt>, Durability, AppendAnswer);
-
-/// Answers those who asked for nothing more than a place; gives back the others.
-fn answer_unsynced(waiting: Vec<Waiting>, appended_at: Timestamp) -> Vec<Waiting> {
-    let (placed, rest): (Vec<_>, Vec<_>) =
-        waiting.into_iter().partition(|(_, wanted, _)| *wanted == Durability::None);
-    answer_all(placed, &Ok(()), appended_at);
-    rest
+/// One who is to be answered.
+struct Waiting {
+    /// Empty until the frame is written.
+    receipts: Vec<Receipt>,
+    durability: Durability,
+    answer: AppendAnswer,
 }
 
-fn answer_all(waiting: Vec<Waiting>, result: &Result<(), AppendError>, appended_at: Timestamp) {
-    for (receipts, durability, answer) in waiting {
-        answer.give(result.clone().map(|()| Appended { receipts, appended_at, durability }));
+/// Gives the receipts of each batch to the one who waits for it.
+fn hand_over(waiting: &mut [Waiting], batches: &mut [Batch]) {
+    for (waiting, batch) in waiting.iter_mut().zip(batches) {
+        waiting.receipts = mem::take(&mut batch.receipts);
     }
 }
 
-const fn record_bytes(fresh: &Fresh) -> usize {
-    RECORD_HEADER_BYTES + fresh.entry.body_bytes as usize
+/// Answers those who asked for nothing more than a place, and leaves the others.
+fn answer_unsynced(waiting: &mut Vec<Waiting>, appended_at: Timestamp) {
+    let asks_little = |waiting: &mut Waiting| waiting.durability == Durability::None;
+    let placed = waiting.extract_if(.., asks_little);
+    placed.for_each(|waiting| waiting.answer(&Ok(()), appended_at));
+}
+
+fn answer_all(waiting: Vec<Waiting>, result: &Result<(), AppendError>, appended_at: Timestamp) {
+    waiting.into_iter().for_each(|waiting| waiting.answer(result, appended_at));
+}
+
+impl Waiting {
+    fn answer(self, result: &Result<(), AppendError>, appended_at: Timestamp) {
+        let Self { receipts, durability, answer } = self;
+        answer.give(result.clone().map(|()| Appended { receipts, appended_at, durability }));
+    }
 }
 
 const _: () = assert!(SEGMENT_BYTES_LIMIT <= u32::MAX as u64);

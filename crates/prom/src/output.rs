@@ -32,7 +32,8 @@ impl Output {
     /// Tells a person how far a long piece of work has come.
     pub(crate) fn progress(&self, text: &str) {
         if !self.json || io::stderr().is_terminal() {
-            eprintln!("{text}");
+            // A server goes on when nobody reads any more what it says.
+            let _ = writeln!(io::stderr(), "{text}");
         }
     }
 

@@ -6,6 +6,7 @@
 )]
 
 mod log;
+mod serve;
 
 use std::process::{Command, Output};
 

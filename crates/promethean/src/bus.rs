@@ -24,6 +24,7 @@ pub(crate) struct BusInner {
     pub(crate) groups: Arc<Groups>,
     pub(crate) options: BusOptions,
     pub(crate) runtime: Handle,
+    pub(crate) holds: Arc<crate::projection::Holds>,
 }
 
 /// Why a topic was not defined or removed.
@@ -50,8 +51,8 @@ impl Bus {
     /// A bus over any store.
     pub fn with_store(store: Arc<dyn Store>, options: BusOptions) -> Self {
         let runtime = Handle::current();
-        let groups = Groups::start(Arc::clone(&store), runtime.clone(), options.redactor());
-        let inner = Arc::new(BusInner { store, groups, options, runtime });
+        let groups = Groups::start(Arc::clone(&store), &runtime, &options);
+        let inner = Arc::new(BusInner { store, groups, options, runtime, holds: Arc::default() });
         crate::upkeep::start(&inner);
         Self { inner }
     }

@@ -20,13 +20,45 @@ impl Clock {
         self.epoch_ms + self.started.elapsed().as_millis() as u64
     }
 
+    pub(crate) fn instant(&self) -> Instant {
+        // Asked of the clock, so that there is one place to look for time.
+        self.started + self.started.elapsed()
+    }
+
     /// When the clock will show a time; now at the earliest.
     pub(crate) fn instant_of(&self, ms: u64) -> Instant {
         self.started + Duration::from_millis(ms.saturating_sub(self.epoch_ms))
     }
 
+    /// What the clock showed when a measurement was begun.
+    pub(crate) fn ms_at(&self, watch: Stopwatch) -> u64 {
+        self.epoch_ms + watch.begun.saturating_duration_since(self.started).as_millis() as u64
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.now_ms())
+    }
+}
+
+/// How long something takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopwatch {
+    begun: Instant,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self { begun: Instant::now() }
+    }
+
+    pub(crate) fn nanos(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Between the beginnings of two measurements.
+    pub(crate) fn nanos_since(&self, earlier: Self) -> u64 {
+        let between = self.begun.saturating_duration_since(earlier.begun);
+        u64::try_from(between.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

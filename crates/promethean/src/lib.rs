@@ -32,7 +32,19 @@ mod reading;
 
 mod dead_letter;
 
+pub mod outbox;
+
+pub mod projection;
+
+pub mod snapshot;
+
+mod as_of;
+
 mod upkeep;
+
+mod metrics;
+
+mod spans;
 
 mod clock;
 
@@ -40,6 +52,7 @@ mod error;
 
 pub mod limits;
 
+pub use as_of::{AS_OF_EVENTS_MAX, AsOf, AsOfError, Moment};
 pub use bus::{Bus, TopicChangeError};
 pub use dead_letter::{
     DeadLetter, DeadLetterEntry, DeadLetterError, DeadLetterQuery, DeadLetterState,
@@ -48,6 +61,7 @@ pub use dead_letter::{
 pub use dispatch::GroupFailure;
 pub use error::{AckError, GroupError, PublishError};
 pub use groups::{GroupLag, Move, PartitionLag};
+pub use metrics::{Metering, Metrics, Naming};
 pub use options::{BusOptions, UnknownTopics};
 pub use promethean_event as event;
 pub use publish::{Publish, PublishOptions, Published, ToEvent};

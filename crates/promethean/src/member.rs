@@ -7,15 +7,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use promethean_delivery::{Ack, Input, MemberId, Reply, Token, Verdict};
+use promethean_delivery::{Ack, Input, MemberId};
 use promethean_event::{Event, GroupName, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch};
 use crate::error::AckError;
+use crate::metrics::GroupMeters;
 use crate::store::Lane;
 
-pub use promethean_delivery::{Ack as AckTarget, MemberOptions, Refused, Span};
+pub use promethean_delivery::dead_letter::fingerprint;
+pub use promethean_delivery::{
+    Ack as AckTarget, LaneId, MemberOptions, Refusal, Refused, Reply, Span, Token, Verdict,
+};
 
 /// A member of a group. Dropping it gives back what it has.
 pub struct Member {
@@ -212,11 +216,9 @@ impl Seat {
         self.answer(asked)
     }
 
-    /// Events are done, and nobody wants to hear of it.
-    pub(crate) fn ack_quietly(&self, items: &[Ack]) {
-        let member = self.member;
-        let request = promethean_delivery::RequestId::new(0);
-        self.group.step(Input::Ack { member, request, items });
+    /// Events are done, and nobody waits to hear of it.
+    pub(crate) fn ack_quietly(&self, items: Vec<Ack>) {
+        self.group.post(self.member, items);
     }
 
     /// An event could not be handled.
@@ -248,6 +250,10 @@ impl Seat {
     /// New events again.
     pub fn resume(&self) {
         self.group.step(Input::MemberResumed { member: self.member });
+    }
+
+    pub(crate) fn meters(&self) -> &GroupMeters {
+        &self.group.meters
     }
 
     fn answer(&self, asked: oneshot::Receiver<Reply>) -> Answer {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use promethean_event::PartitionCount;
 
 use crate::dispatch::Redact;
+use crate::metrics::Metering;
 
 /// How a bus works. The defaults are right for most.
 #[derive(Clone)]
@@ -15,6 +16,8 @@ pub struct BusOptions {
     pub unknown_topics: UnknownTopics,
     /// How often retention and compaction are looked after. Default: every 5 minutes.
     pub clean_every: Duration,
+    /// Whether times are taken and publishing is counted. Default: they are.
+    pub metering: Metering,
     redact: Redact,
 }
 
@@ -33,6 +36,7 @@ impl Default for BusOptions {
         Self {
             unknown_topics: UnknownTopics::Make(PartitionCount::ONE),
             clean_every: Duration::from_secs(300),
+            metering: Metering::On,
             redact: Arc::new(|text| text),
         }
     }
@@ -60,6 +64,13 @@ impl BusOptions {
         self
     }
 
+    /// Whether times are taken and publishing is counted.
+    #[must_use]
+    pub const fn metering(mut self, metering: Metering) -> Self {
+        self.metering = metering;
+        self
+    }
+
     pub(crate) fn redactor(&self) -> Redact {
         Arc::clone(&self.redact)
     }
@@ -70,6 +81,7 @@ impl fmt::Debug for BusOptions {
         f.debug_struct("BusOptions")
             .field("unknown_topics", &self.unknown_topics)
             .field("clean_every", &self.clean_every)
+            .field("metering", &self.metering)
             .finish_non_exhaustive()
     }
 }

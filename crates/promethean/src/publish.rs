@@ -5,7 +5,10 @@ use std::future::IntoFuture;
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, NewEvent, Offset, Partition, SessionId, Tag, Timestamp, Topic};
 
+use tracing::Instrument;
+
 use crate::bus::Bus;
+use crate::clock::Stopwatch;
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
 use crate::store::{Append, Appended, Durability, Expectation, TopicDefinition};
@@ -59,6 +62,7 @@ pub struct Publish {
     bus: Bus,
     event: Result<NewEvent, PublishError>,
     options: PublishOptions,
+    begun: Stopwatch,
 }
 
 impl Publish {
@@ -112,8 +116,14 @@ impl IntoFuture for Publish {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let event = self.event?;
-            let published = self.bus.publish_with(vec![event], self.options).await?;
+            let refused = |error: &PublishError| {
+                let meters = &self.bus.inner.groups.site().meters;
+                if meters.is_on() {
+                    meters.publish.failed(error);
+                }
+            };
+            let event = self.event.inspect_err(refused)?;
+            let published = self.bus.publish_since(self.begun, vec![event], self.options).await?;
             published
                 .into_iter()
                 .next()
@@ -125,8 +135,10 @@ impl IntoFuture for Publish {
 impl Bus {
     /// Publishes one event. Answered when it is durable.
     pub fn publish(&self, event: impl ToEvent) -> Publish {
-        let event = event.to_event(self.inner.groups.site().clock.now());
-        Publish { bus: self.clone(), event, options: PublishOptions::default() }
+        let begun = Stopwatch::start();
+        let now = self.inner.groups.site().clock.ms_at(begun);
+        let event = event.to_event(Timestamp::from_millis(now));
+        Publish { bus: self.clone(), event, options: PublishOptions::default(), begun }
     }
 
     /// Publishes events of any number of topics: all of them or none.
@@ -143,16 +155,46 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
+        self.publish_since(Stopwatch::start(), events, options).await
+    }
+
+    /// The same, for somebody who has looked at the clock already.
+    async fn publish_since(
+        &self,
+        begun: Stopwatch,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Vec<Published>, PublishError> {
+        let site = self.inner.groups.site();
+        let span = crate::spans::publish(&events);
+        let result = self.hand_over(events, options).instrument(span).await;
+        match &result {
+            _ if !site.meters.is_on() => {}
+            Ok(_) => site.meters.publish.took(begun.nanos()),
+            Err(error) => site.meters.publish.failed(error),
+        }
+        result
+    }
+
+    async fn hand_over(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Vec<Published>, PublishError> {
         self.make_topics(&events).await?;
         let names: Vec<(EventId, Topic)> =
             events.iter().map(|event| (event.id, event.topic.clone())).collect();
         let PublishOptions { durability, expect } = options;
         let appended = self.inner.store.append(Append { events, durability, expect }).await?;
+        let meters = &self.inner.groups.site().meters;
+        if meters.is_on() {
+            meters.publish.count(&appended.receipts, || self.inner.store.topics());
+        }
         Ok(receipts(names, &appended))
     }
 
     /// Checks events, and makes the topics that are not there, as the options say.
-    async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
+    pub(crate) async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
         let topics = self.inner.store.topics();
         // All of them first: a batch that is refused makes no topic.
         for event in events {

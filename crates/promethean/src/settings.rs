@@ -9,7 +9,7 @@ use promethean_delivery::{GroupOptions, MemberOptions, OptionsError};
 use promethean_event::{Event, Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{GROUP_PATTERNS_MAX, SAVES_IN_FLIGHT};
+use crate::limits::{GROUP_PATTERNS_MAX, HORIZON_EVENTS, SAVES_IN_FLIGHT};
 
 /// Who may get an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -170,6 +170,7 @@ impl GroupSettings {
             backoff_ms: self.backoff_ms,
             backoff_ms_max: self.backoff_ms_max.max(self.backoff_ms),
             saves_in_flight: SAVES_IN_FLIGHT,
+            horizon_events: HORIZON_EVENTS,
             drain_ms: self.drain_ms,
             ..GroupOptions::default()
         }

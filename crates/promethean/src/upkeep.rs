@@ -32,9 +32,9 @@ impl BusInner {
         Ok(())
     }
 
-    /// What groups with `hold` have not finished, whether they are being driven or not.
+    /// What projections have not read, and what groups with `hold` have not finished, whether they are being driven or not.
     async fn holds(&self) -> Result<Vec<(Lane, Offset)>, crate::error::GroupError> {
-        let mut holds = Vec::new();
+        let mut holds = self.holds.list();
         for name in self.store.groups().await? {
             let Some(record) = self.store.group(name).await? else {
                 continue;

@@ -1,3 +1,11 @@
-//! The bus, over the memory store.
+//! The bus, over the memory store; projections, over files too.
 
 mod bus;
+
+mod examples;
+
+mod metrics;
+
+// Functions beside tests may do what tests may.
+#[cfg(test)]
+mod projection;

@@ -1,4 +1,4 @@
-use promethean_delivery::{Ack, GroupOptions, Input, MemberOptions, Output, Refusal, Span};
+use promethean_delivery::{Ack, GroupOptions, Input, LaneId, MemberOptions, Output, Refusal, Span};
 
 use crate::driver::{Driver, LANE, member};
 
@@ -227,4 +227,32 @@ fn the_window_is_bounded() {
     assert_eq!(driver.group.status(LANE).unwrap().next, 50);
     driver.ack(1, Ack::Token(held.unwrap()));
     assert!(driver.group.status(LANE).unwrap().next >= 100);
+}
+
+/// One call may ack events of several lanes: each lane counts its own, the group all of them.
+#[test]
+fn what_is_done_is_counted_by_lane() {
+    let mut driver = Driver::with_lane(GroupOptions { max_attempts: 2, ..Default::default() });
+    driver.open(1, 0);
+    driver.append_to(0, &[None; 3]);
+    driver.append_to(1, &[None; 2]);
+    driver.join(1);
+    let tokens: Vec<_> = driver.take().into_iter().map(|(_, token)| token).collect();
+    let (refused, acked): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|t| t.offset == 1);
+    let items: Vec<_> = acked.into_iter().map(Ack::Token).collect();
+    let request = driver.request();
+    driver.feed(Input::Ack { member: member(1), request, items: &items });
+    for token in refused {
+        driver.nack(1, token, Some(0));
+    }
+    driver.wait(120_000);
+    let mut sum = promethean_delivery::Counters::default();
+    for (lane, acked) in [(0, 2), (1, 1)] {
+        let counters = driver.group.status(LaneId::new(lane)).unwrap().counters;
+        assert_eq!((counters.acked, counters.nacked), (acked, 1));
+        assert_eq!((counters.delivered, counters.redelivered), (acked + 2, 1));
+        assert_eq!((counters.expired, counters.dead_lettered), (1, 1));
+        sum += counters;
+    }
+    assert_eq!(sum, driver.group.counters());
 }

@@ -1,4 +1,69 @@
-//! What every store, and every bus over one, is held to. The same cases run for all of them, so
-//! that no implementation has a contract of its own.
+//! What every store promises, as checks against the seam alone: `dyn Store` and a
+//! [`StoreFactory`]. A store joins by writing a factory.
+//!
+//! [`faulty`] holds stores that are wrong on purpose, each of which the suite has to catch.
+
+#[macro_use]
+mod check;
+
+pub mod factory;
+
+mod scene;
 
 pub mod bus;
+
+mod append;
+
+mod order;
+
+mod idempotence;
+
+mod reading;
+
+mod lookups;
+
+mod cleaning;
+
+mod groups;
+
+mod entries;
+
+mod growth;
+
+mod restart;
+
+mod concurrency;
+
+pub mod faulty;
+
+pub mod comparison;
+
+pub use check::{Check, NamedCheck};
+pub use factory::{Ending, StoreFactory};
+
+/// All checks, by concern.
+pub const SUITE: &[(&str, &[NamedCheck])] = &[
+    ("append", append::CHECKS),
+    ("order", order::CHECKS),
+    ("idempotence", idempotence::CHECKS),
+    ("reading", reading::CHECKS),
+    ("lookups", lookups::CHECKS),
+    ("cleaning", cleaning::CHECKS),
+    ("groups", groups::CHECKS),
+    ("entries", entries::CHECKS),
+    ("growth", growth::CHECKS),
+    ("restart", restart::CHECKS),
+    ("concurrency", concurrency::CHECKS),
+];
+
+/// Runs the checks of a concern, each with a factory of its own. Gives the first violation.
+pub async fn run(concern: &str, factory: impl Fn() -> Box<dyn StoreFactory>) -> Option<String> {
+    let checks = SUITE.iter().filter(|(name, _)| *name == concern).flat_map(|(_, checks)| *checks);
+    for check in checks {
+        let factory = factory();
+        if let Err(violation) = (check.run)(&*factory).await {
+            return Some(format!("{concern}: {}: {violation}", check.name));
+        }
+    }
+    None
+}

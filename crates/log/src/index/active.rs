@@ -29,11 +29,30 @@ struct Run {
     positions: Vec<u32>,
 }
 
+/// Events that follow each other in a frame and in a lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneRun {
+    pub(crate) lane: Lane,
+    /// The offset of the first one.
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+}
+
+impl LaneRun {
+    /// Adds the next event of a frame to its runs.
+    pub(crate) fn add(runs: &mut Vec<Self>, lane: Lane, offset: u64) {
+        match runs.last_mut() {
+            Some(run) if run.lane == lane && run.first + u64::from(run.count) == offset => {
+                run.count += 1;
+            }
+            _ => runs.push(Self { lane, first: offset, count: 1 }),
+        }
+    }
+}
+
 /// An event, as the index needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Indexed {
-    pub(crate) lane: Lane,
-    pub(crate) offset: u64,
     pub(crate) position: u32,
     pub(crate) id: EventId,
     pub(crate) id_hash: u64,
@@ -45,33 +64,27 @@ impl ActiveIndex {
         sample.add_to(&mut self.frames);
     }
 
-    pub(crate) fn add(&mut self, events: impl ExactSizeIterator<Item = Indexed>) {
+    /// Adds the events of a frame, in the order in which they stand, which is also that of the runs.
+    pub(crate) fn add(&mut self, runs: &[LaneRun], events: impl Iterator<Item = Indexed>) {
         let range = self.id_range.get_or_insert(IdRange::EMPTY);
         let mut ids = self.ids.lock();
         let mut keys = self.keys.lock();
-        // The lane of the event before, taken out of the table: mostly that of the next one too.
-        let mut current: Option<(Lane, ActiveLane)> = None;
-        for event in events {
-            range.add(event.id);
-            match &mut current {
-                Some((lane, positions)) if *lane == event.lane => {
-                    positions.push(event.offset, event.position);
+        let count = runs.iter().map(|run| run.count as usize).sum();
+        ids.links.reserve(count);
+        keys.links.reserve(count);
+        let mut events = events;
+        for run in runs {
+            let positions = self.lanes.entry(run.lane).or_default().positions_from(run.first);
+            positions.reserve(run.count as usize);
+            for event in events.by_ref().take(run.count as usize) {
+                range.add(event.id);
+                positions.push(event.position);
+                ids.push(event.id_hash, event.position);
+                if let Some(hash) = event.key_hash {
+                    keys.push(hash, event.position);
                 }
-                last => {
-                    if let Some((lane, positions)) = last.take() {
-                        self.lanes.insert(lane, positions);
-                    }
-                    let mut positions = self.lanes.remove(&event.lane).unwrap_or_default();
-                    positions.push(event.offset, event.position);
-                    *last = Some((event.lane, positions));
-                }
-            }
-            ids.push(event.id_hash, event.position);
-            if let Some(hash) = event.key_hash {
-                keys.push(hash, event.position);
             }
         }
-        self.lanes.extend(current);
     }
 
     /// First and last offset of a lane.
@@ -152,13 +165,14 @@ impl ActiveIndex {
 }
 
 impl ActiveLane {
-    fn push(&mut self, offset: u64, position: u32) {
-        match self.runs.last_mut() {
-            Some(run) if run.first + run.positions.len() as u64 == offset => {
-                run.positions.push(position);
-            }
-            _ => self.runs.push(Run { first: offset, positions: vec![position] }),
+    /// The list in which an offset comes next.
+    fn positions_from(&mut self, offset: u64) -> &mut Vec<u32> {
+        let follows = |run: &Run| run.first + run.positions.len() as u64 == offset;
+        if !self.runs.last().is_some_and(follows) {
+            self.runs.push(Run { first: offset, positions: Vec::new() });
         }
+        let Some(run) = self.runs.last_mut() else { unreachable!("there is one now") };
+        &mut run.positions
     }
 }
 

@@ -15,7 +15,7 @@ use crate::catalog::CatalogEntry;
 use crate::codec::{put_u32, put_u64, put_varint};
 use crate::disk::{Disk, DiskFile};
 use crate::segment::{
-    FRAME_HEADER_BYTES, FrameEvent, FrameKind, Record, RecordHeader, SegmentName, SegmentScan,
+    FRAME_HEADER_BYTES, FrameEvent, FrameKind, RecordHeader, RecordRef, SegmentName, SegmentScan,
 };
 use crate::topic::Lane;
 
@@ -140,16 +140,16 @@ impl Contents {
     fn add_frame(&mut self, position: u64, frame: &Bytes) -> u64 {
         let mut start = FRAME_HEADER_BYTES;
         let mut last_seq = 0;
-        while let Some(record) = Record::unchecked(frame, start) {
+        while let Some(record) = RecordRef::unchecked(frame, start) {
             let header = record.header();
             last_seq = header.seq;
-            self.add_record(&record, &header, position as u32 + start as u32);
+            self.add_record(record, &header, position as u32 + start as u32);
             start += record.bytes();
         }
         last_seq
     }
 
-    fn add_record(&mut self, record: &Record, header: &RecordHeader, position: u32) {
+    fn add_record(&mut self, record: RecordRef<'_>, header: &RecordHeader, position: u32) {
         let lane = self.lanes.entry(header.lane).or_default();
         lane.entries.push((header.offset, position));
         lane.bytes += header.record_bytes() as u64;
@@ -213,12 +213,12 @@ impl Contents {
         let text = |key: &KeyContents| {
             bytes.get(key.composite.start as usize..key.composite.end as usize).unwrap_or_default()
         };
-        self.keys.sort_by(|a, b| text(a).cmp(text(b)).then(a.position.cmp(&b.position)));
+        let keys = in_key_order(std::mem::take(&mut self.keys), text);
         let start = out.len();
         let mut table = Vec::new();
         let mut restarts = Vec::new();
         let mut before: &[u8] = &[];
-        for (number, group) in self.keys.chunk_by(|a, b| text(a) == text(b)).enumerate() {
+        for (number, group) in keys.chunk_by(|a, b| text(a) == text(b)).enumerate() {
             let Some(newest) = group.last() else { continue };
             let entry = (out.len() - start) as u32;
             let full = number % RESTART_ENTRIES == 0;
@@ -296,6 +296,42 @@ impl Contents {
         }
         Section::of(start, self.holes.len())
     }
+}
+
+/// Sorts by text, then by position. Most keys have many events, and texts are slow to compare: so
+/// events come together by hash, and each text is sorted once, mostly by its first bytes.
+fn in_key_order<'a>(
+    mut keys: Vec<KeyContents>,
+    text: impl Fn(&KeyContents) -> &'a [u8],
+) -> Vec<KeyContents> {
+    keys.sort_unstable_by_key(|key| (key.hash, key.position));
+    let mut groups: Vec<(u128, &[KeyContents])> = Vec::new();
+    let mut clash = false;
+    for group in keys.chunk_by(|a, b| a.hash == b.hash) {
+        if let Some(first) = group.first() {
+            clash |= group.iter().any(|key| text(key) != text(first));
+            groups.push((front(text(first)), group));
+        }
+    }
+    if clash {
+        // Two texts with one hash: rare enough to do it the plain way.
+        keys.sort_by(|a, b| text(a).cmp(text(b)).then(a.position.cmp(&b.position)));
+        return keys;
+    }
+    let full = |group: &[KeyContents]| group.first().map(&text).unwrap_or_default();
+    groups.sort_unstable_by(|(a, a_group), (b, b_group)| {
+        a.cmp(b).then_with(|| full(a_group).cmp(full(b_group)))
+    });
+    groups.into_iter().flat_map(|(_, group)| group).cloned().collect()
+}
+
+/// The first bytes of a text, as a number that sorts as they do.
+fn front(text: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    for (place, byte) in bytes.iter_mut().zip(text) {
+        *place = *byte;
+    }
+    u128::from_be_bytes(bytes)
 }
 
 /// A lane's positions: blocks of deltas, then their directory. Gives where the directory starts

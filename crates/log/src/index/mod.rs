@@ -22,7 +22,7 @@ mod segment_index;
 
 mod side_file;
 
-pub(crate) use active::{ActiveIndex, Indexed};
+pub(crate) use active::{ActiveIndex, Indexed, LaneRun};
 pub(crate) use builder::build;
 pub(crate) use filter::FilterBudget;
 pub(crate) use segment_index::SegmentIndex;

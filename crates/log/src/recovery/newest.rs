@@ -10,7 +10,7 @@ use super::directory::Found;
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::disk::{DiskFile, read_exact_at};
 use crate::error::OpenError;
-use crate::index::{ActiveIndex, FrameSample, Indexed, id_hash, key_hash};
+use crate::index::{ActiveIndex, FrameSample, Indexed, LaneRun, id_hash, key_hash};
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameEvent, FrameHeader, FrameKind, Record, SEGMENT_HEADER_BYTES,
     SegmentScan,
@@ -211,12 +211,12 @@ impl Folded {
         self.index.add_frame(sample);
         let mut start = FRAME_HEADER_BYTES;
         let mut indexed = Vec::with_capacity(header.count as usize);
+        let mut runs = Vec::new();
         while let Some(record) = Record::unchecked(bytes, start) {
             let lane = record.lane();
             let id = record.id();
+            LaneRun::add(&mut runs, lane, record.offset().get());
             indexed.push(Indexed {
-                lane,
-                offset: record.offset().get(),
                 position: position as u32 + start as u32,
                 id,
                 id_hash: id_hash(lane.topic, &id),
@@ -225,6 +225,6 @@ impl Folded {
             self.catalog.advance(lane, record.offset().get() + 1, id);
             start += record.bytes();
         }
-        self.index.add(indexed.into_iter());
+        self.index.add(&runs, indexed.into_iter());
     }
 }

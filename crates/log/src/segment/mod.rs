@@ -31,6 +31,8 @@ mod scan;
 pub(crate) use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 pub(crate) use header::{BadHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub(crate) use name::{FileKind, SegmentName};
-pub(crate) use record::{RECORD_HEADER_BYTES, RecordHeader, encode_body, same_content};
+pub(crate) use record::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordPlace, body_bytes, encode_body, same_content,
+};
 pub use record::{Record, RecordRef};
 pub(crate) use scan::{FrameEvent, SegmentScan};

@@ -37,8 +37,16 @@ pub(crate) struct RecordHeader {
 
 impl RecordHeader {
     pub(crate) fn encode(&self, salt: u32) -> [u8; RECORD_HEADER_BYTES] {
-        let stamp = self.append_ms.min(APPEND_MS_MAX) | u64::from(self.flags) << 48;
         let mut out = [0; RECORD_HEADER_BYTES];
+        self.put(&mut out);
+        let crc = crc32c::crc32c_append(salt, &out[..40]);
+        out[40..44].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// All but the checksum.
+    fn put(&self, out: &mut [u8; RECORD_HEADER_BYTES]) {
+        let stamp = self.append_ms.min(APPEND_MS_MAX) | u64::from(self.flags) << 48;
         out[0..4].copy_from_slice(&self.body_bytes.to_le_bytes());
         out[4..8].copy_from_slice(&self.body_crc.to_le_bytes());
         out[8..12].copy_from_slice(&self.lane.topic.0.to_le_bytes());
@@ -46,9 +54,26 @@ impl RecordHeader {
         out[16..24].copy_from_slice(&self.offset.to_le_bytes());
         out[24..32].copy_from_slice(&self.seq.to_le_bytes());
         out[32..40].copy_from_slice(&stamp.to_le_bytes());
-        let crc = crc32c::crc32c_append(salt, &out[..40]);
-        out[40..44].copy_from_slice(&crc.to_le_bytes());
-        out
+    }
+
+    /// Writes what a publisher knows into the room for a header.
+    pub(crate) fn begin(head: &mut [u8; RECORD_HEADER_BYTES], lane: Lane, flags: u16, body: &[u8]) {
+        let header = Self {
+            body_bytes: body.len() as u32,
+            body_crc: crc32c::crc32c(body),
+            lane,
+            offset: 0,
+            seq: 0,
+            append_ms: 0,
+            flags,
+        };
+        header.put(head);
+    }
+
+    /// Adds to a header that was begun what only the writer knows.
+    pub(crate) fn complete(head: &mut [u8; RECORD_HEADER_BYTES], salt: u32, place: &RecordPlace) {
+        let RecordPlace { offset, seq, append_ms } = *place;
+        *head = Self { offset, seq, append_ms, ..Self::fields(head) }.encode(salt);
     }
 
     /// The header, if its checksum is that of a record of the segment with this salt.
@@ -85,6 +110,29 @@ impl RecordHeader {
     pub(crate) const fn is_tombstone(&self) -> bool {
         self.flags & TOMBSTONE != 0
     }
+}
+
+/// What only the writer knows of a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecordPlace {
+    pub(crate) offset: u64,
+    pub(crate) seq: u64,
+    pub(crate) append_ms: u64,
+}
+
+/// Bytes of the body of `event`.
+pub(crate) fn body_bytes(event: &NewEvent) -> usize {
+    let text16 = |text: &str| 2 + text.len();
+    let listed = |count: usize, bytes: usize| if count == 0 { 0 } else { 1 + bytes };
+    let headers = event.headers.iter().map(|(name, value)| text16(name) + text16(value)).sum();
+    let tags = event.tags.iter().map(|tag| text16(tag.as_str())).sum();
+    FIXED_BODY_BYTES
+        + event.key.as_ref().map_or(0, |key| text16(key.as_str()))
+        + event.sid.as_ref().map_or(0, |sid| sid.as_bytes().len())
+        + listed(event.headers.len(), headers)
+        + listed(event.caused_by.len(), event.caused_by.len() * 16)
+        + listed(event.tags.len(), tags)
+        + event.payload.as_bytes().len()
 }
 
 /// Appends the body of `event` to `out` and gives the flags that tell its fields.
@@ -215,7 +263,7 @@ impl Record {
     }
 
     pub(crate) fn header(&self) -> RecordHeader {
-        RecordHeader::fields(self.as_ref().head)
+        self.as_ref().header()
     }
 
     pub(crate) fn body(&self) -> &[u8] {
@@ -253,6 +301,10 @@ impl<'a> RecordRef<'a> {
     /// Whether it has headers.
     pub fn has_headers(&self) -> bool {
         self.flags() & HAS_HEADERS != 0
+    }
+
+    pub(crate) fn header(&self) -> RecordHeader {
+        RecordHeader::fields(self.head)
     }
 
     /// Where the body starts in its memory.
@@ -456,6 +508,7 @@ mod tests {
             Payload::null(),
         );
         for event in [full(), without_anything] {
+            assert_eq!(body_bytes(&event), record_of(&event, 1).len() - RECORD_HEADER_BYTES);
             let record = Record::decode(1, &record_of(&event, 1).into()).unwrap();
             assert_eq!(record.payload(), event.payload);
             assert_eq!(record.key(), event.key.as_ref().map(Key::as_str));

@@ -3,16 +3,19 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_delivery::{
-    Counters, Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
+    Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
 };
 use promethean_event::{GroupName, Offset};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::join::MemberQueue;
 use super::lanes::LaneView;
+use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
+use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
 use crate::store::Lane;
 
@@ -31,8 +34,12 @@ pub struct GroupFailure {
 pub(crate) struct ActiveGroup {
     pub(crate) name: GroupName,
     pub(crate) site: Arc<Site>,
+    pub(crate) meters: Arc<GroupMeters>,
     inner: Mutex<Inner>,
-    /// Rung after every step, for those who wait for the group to get somewhere.
+    pub(super) mail: Mutex<Mail>,
+    /// Rung when somebody waits for an answer.
+    pub(super) hurry: Notify,
+    /// Rung when everything is durable, for those who wait for the group to get somewhere.
     pub(super) stepped: Notify,
 }
 
@@ -48,6 +55,8 @@ pub(super) struct Inner {
     pub(super) numbers: u64,
     pub(super) timer: Option<AbortHandle>,
     pub(super) failure: Option<GroupFailure>,
+    /// When the last save was made, or will be.
+    pub(super) saved_at: Instant,
     /// The bus was closed, which is no failure for those who wait for deliveries.
     closed: bool,
     /// Saves that are not durable yet.
@@ -82,12 +91,22 @@ impl ActiveGroup {
             numbers: 0,
             timer: None,
             failure: None,
+            saved_at: site.clock.instant(),
             closed: false,
             saving: 0,
             chores: VecDeque::new(),
             outputs: Vec::new(),
         };
-        Self { name, site, inner: Mutex::new(inner), stepped: Notify::new() }
+        let meters = site.meters.group(&name);
+        Self {
+            name,
+            site,
+            meters,
+            inner: Mutex::new(inner),
+            mail: Mutex::default(),
+            hurry: Notify::new(),
+            stepped: Notify::new(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -114,7 +133,10 @@ impl ActiveGroup {
             self.perform(inner, output);
         }
         inner.outputs = outputs;
-        self.stepped.notify_waiters();
+        // While something is being saved there is another step to come.
+        if inner.saving == 0 {
+            self.stepped.notify_waiters();
+        }
     }
 
     /// Asks something that is answered once it is durable.
@@ -134,9 +156,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            if inner.failure.is_none() {
-                inner.replies.insert(request, sender);
-            }
+            inner.expect_reply(request, sender, &self.hurry);
             question(request, &mut |input| self.step_locked(&mut inner, input));
             std::mem::take(&mut inner.chores)
         };
@@ -181,8 +201,9 @@ impl ActiveGroup {
         {
             let mut inner = self.lock();
             inner.members.clear();
-            let lanes: Vec<LaneId> = inner.lanes.drain().map(|(lane, _)| lane).collect();
-            for lane in lanes {
+            let lanes: Vec<(LaneId, LaneView)> = inner.lanes.drain().collect();
+            for (lane, view) in lanes {
+                self.carry_counters(&inner, lane, &view);
                 self.step_locked(&mut inner, Input::LaneRemoved { lane });
             }
             if let Some(timer) = inner.timer.take() {
@@ -237,9 +258,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            if inner.failure.is_none() {
-                inner.replies.insert(request, sender);
-            }
+            inner.expect_reply(request, sender, &self.hurry);
             Self::forget_stash(&mut inner, lane.id());
             let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
             self.step_locked(&mut inner, seek);
@@ -264,10 +283,6 @@ impl ActiveGroup {
         self.lock().settings.clone()
     }
 
-    pub(crate) fn counters(&self) -> Counters {
-        self.lock().engine.counters()
-    }
-
     pub(crate) fn member_count(&self) -> usize {
         self.lock().members.len()
     }
@@ -284,6 +299,15 @@ impl ActiveGroup {
 }
 
 impl Inner {
+    fn expect_reply(&mut self, request: RequestId, sender: oneshot::Sender<Reply>, hurry: &Notify) {
+        if self.failure.is_none() {
+            self.replies.insert(request, sender);
+            if self.saving > 0 {
+                hurry.notify_waiters();
+            }
+        }
+    }
+
     pub(super) const fn next_number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers

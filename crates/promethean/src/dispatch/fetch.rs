@@ -1,4 +1,4 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
@@ -8,7 +8,7 @@ use promethean_event::{GroupName, Offset};
 use super::active::{ActiveGroup, Chore};
 use crate::dead_letter::REPLAY_FOR;
 use crate::limits::{FETCH_BYTES_MAX, FETCH_EVENTS_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
-use crate::settings::Filter;
+use crate::settings::{Filter, Ordered};
 use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 impl ActiveGroup {
@@ -28,21 +28,41 @@ impl ActiveGroup {
     fn fetch(self: &Arc<Self>, fetch: Fetch) -> VecDeque<Chore> {
         let lane = Lane::of(fetch.lane);
         if let Some(page) = self.site.pages.find(lane, fetch.from) {
+            self.read_ahead(lane, &page, fetch.from);
             return self.fetched(fetch, &page);
         }
-        // More than was asked for: what a group reads now is what it asks for next.
-        let limit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
-        let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), limit);
+        let watch = self.site.watch();
+        let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), FETCH_LIMIT);
         if let Some(result) = (&mut read).now_or_never() {
+            self.meters.polled(watch);
             return self.read_ended(fetch, result);
         }
         let group = Arc::clone(self);
         self.site.runtime.spawn(async move {
             let result = read.await;
+            group.meters.polled(watch);
             let chores = group.read_ended(fetch, result);
             group.work(chores);
         });
         VecDeque::new()
+    }
+
+    /// Reads the page after one that is nearly used up, so that nobody has to wait for it.
+    fn read_ahead(&self, lane: Lane, page: &EventPage, from: u64) {
+        let next = page.next.get();
+        let is_last = page.len() < FETCH_EVENTS_MAX / 2;
+        if is_last || next - from > page.len() as u64 / 2 || !self.site.pages.begin(lane, next) {
+            return;
+        }
+        let read = self.site.store.fetch(lane, page.next, FETCH_LIMIT);
+        let (site, watch) = (Arc::clone(&self.site), self.site.watch());
+        let meters = Arc::clone(&self.meters);
+        self.site.runtime.spawn(async move {
+            // One that fails is tried again by whoever needs it, and then reported.
+            let page = read.await.ok().map(Arc::new);
+            meters.polled(watch);
+            site.pages.end(lane, next, page.as_ref());
+        });
     }
 
     fn read_ended(
@@ -67,7 +87,10 @@ impl ActiveGroup {
     }
 
     fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<EventPage>) -> VecDeque<Chore> {
-        let filter = self.lock().filter.clone();
+        let (filter, keyed) = {
+            let inner = self.lock();
+            (inner.filter.clone(), inner.settings.ordered == Ordered::Key)
+        };
         let to = page.next.get().min(fetch.from + u64::from(fetch.max));
         let first = page.first_from(fetch.from);
         let mut found = Vec::with_capacity(fetch.max as usize);
@@ -79,7 +102,7 @@ impl ActiveGroup {
             let skip = looked_at && is_skipped(page, index, filter.as_ref(), &self.name);
             found.push(Found {
                 offset: outline.offset,
-                key: outline.key.map(key_hash),
+                key: if keyed { outline.key().map(key_hash) } else { None },
                 bytes: outline.bytes,
                 skip,
             });
@@ -110,6 +133,9 @@ impl ActiveGroup {
     }
 }
 
+/// More than groups ask for at once: what one reads now is what it asks for next.
+const FETCH_LIMIT: PageLimit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
+
 /// What delivery knows a key by. Seed 0, as everywhere: parked keys keep it.
 pub(crate) fn key_hash(key: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key.as_bytes())
@@ -125,11 +151,16 @@ fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &G
     for_another || filter.is_some_and(|filter| !filter.wants(&event))
 }
 
+/// Pages of one lane, each with the offset it was asked for from.
+type LanePages = VecDeque<(u64, Arc<EventPage>)>;
+
 /// Pages that were read last, for groups that follow each other closely: ten groups on a live
 /// topic read and decode it once.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
-    lanes: Mutex<HashMap<Lane, VecDeque<(u64, Arc<EventPage>)>>>,
+    lanes: Mutex<HashMap<Lane, LanePages>>,
+    /// Pages that are being read ahead.
+    coming: Mutex<HashSet<(Lane, u64)>>,
 }
 
 impl SharedPages {
@@ -138,6 +169,21 @@ impl SharedPages {
         let pages = lanes.get(&lane)?.iter().rev();
         let mut holding = pages.filter(|(first, page)| (*first..page.next.get()).contains(&from));
         holding.next().map(|(_, page)| Arc::clone(page))
+    }
+
+    /// Whether nobody has read, or is reading, the page that begins there; now somebody is.
+    fn begin(&self, lane: Lane, from: u64) -> bool {
+        if self.find(lane, from).is_some() {
+            return false;
+        }
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).insert((lane, from))
+    }
+
+    fn end(&self, lane: Lane, from: u64, page: Option<&Arc<EventPage>>) {
+        if let Some(page) = page {
+            self.add(lane, from, page);
+        }
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).remove(&(lane, from));
     }
 
     fn add(&self, lane: Lane, from: u64, page: &Arc<EventPage>) {

@@ -125,6 +125,8 @@ impl ActiveGroup {
 
     /// Takes a member out; what it had goes to others at once.
     pub(crate) fn leave(self: &Arc<Self>, member: MemberId) {
+        // What it said before it went still counts.
+        self.empty_mail_now();
         let chores = {
             let mut inner = self.lock();
             inner.members.remove(&member);

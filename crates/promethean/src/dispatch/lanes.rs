@@ -5,6 +5,7 @@ use promethean_event::{Offset, Partition, Topic};
 
 use super::active::ActiveGroup;
 use super::stash::Stash;
+use crate::metrics::Series;
 use crate::store::{Lane, ReadError, TopicEntry};
 
 /// A lane as people call it.
@@ -27,8 +28,8 @@ pub(super) struct LaneView {
     pub(super) stash: Stash,
     /// The read that is under way.
     pub(super) fetch: Option<u64>,
-    /// Deliveries, all attempts.
-    pub(super) delivered: u64,
+    /// Whether it is counted by name.
+    pub(super) series: Series,
 }
 
 /// The delta that a lane begins with.
@@ -58,6 +59,7 @@ impl ActiveGroup {
                 None => StartFrom::Offset(bounds.start.get()),
             };
             let name = LaneName { lane, topic: entry.definition.topic.clone() };
+            let series = self.site.meters.admit(&self.name, lane.topic, &name.topic);
             let start = LaneStart { lane: lane.id(), tail: bounds.next.get(), from };
             let chores = {
                 let mut inner = self.lock();
@@ -65,7 +67,7 @@ impl ActiveGroup {
                     // Somebody else noticed the topic at the same time.
                     continue;
                 }
-                let view = LaneView { name, stash: Stash::default(), fetch: None, delivered: 0 };
+                let view = LaneView { name, stash: Stash::default(), fetch: None, series };
                 inner.lanes.insert(lane.id(), view);
                 self.step_locked(&mut inner, Input::LaneAdded(start));
                 std::mem::take(&mut inner.chores)
@@ -86,8 +88,9 @@ impl ActiveGroup {
         for lane in gone {
             let chores = {
                 let mut inner = self.lock();
-                if inner.lanes.remove(&lane).is_none() {
-                    continue;
+                match inner.lanes.remove(&lane) {
+                    Some(view) => self.carry_counters(&inner, lane, &view),
+                    None => continue,
                 }
                 self.step_locked(&mut inner, Input::LaneRemoved { lane });
                 std::mem::take(&mut inner.chores)

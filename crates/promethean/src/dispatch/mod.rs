@@ -17,6 +17,8 @@ mod join;
 
 mod lanes;
 
+mod mail;
+
 mod perform;
 
 mod registry;
@@ -24,6 +26,8 @@ mod registry;
 mod router;
 
 mod save;
+
+mod standing;
 
 mod stash;
 
@@ -33,3 +37,4 @@ pub(crate) use fetch::key_hash;
 pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
 pub(crate) use lanes::LaneName;
 pub(crate) use registry::{GroupWish, Groups, Redact};
+pub(crate) use standing::LaneStanding;

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Span};
-use promethean_event::Offset;
+use promethean_event::{Offset, Timestamp};
 
 use super::active::{ActiveGroup, Chore, Inner};
 use super::join::{MemberMessage, OutBatch};
+use super::registry::Site;
 use crate::limits::FETCH_BYTES_MAX;
+use crate::metrics::{GroupMeters, Tally};
 use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 /// A delivery of events that have to be read again.
@@ -13,6 +15,46 @@ pub(super) struct Redelivery {
     batch: OutBatch,
     member: MemberId,
     again: Vec<Delivery>,
+}
+
+/// How long the events of one batch were in the store before they went out for the first time.
+struct Waited {
+    now: Option<Timestamp>,
+    /// When the store took the last ones, and how many they are: it takes many at once.
+    last: (Timestamp, u32),
+    tally: Tally,
+}
+
+impl Waited {
+    fn until(site: &Site) -> Self {
+        let now = site.meters.is_on().then(|| site.clock.now());
+        Self { now, last: (Timestamp::from_millis(0), 0), tally: Tally::default() }
+    }
+
+    fn note(&mut self, page: &EventPage, index: usize, delivery: Delivery) {
+        if self.now.is_some()
+            && (delivery.attempt, delivery.round) == (1, 0)
+            && let Some(appended_at) = page.appended_at(index)
+        {
+            if self.last.0 != appended_at {
+                self.count_last();
+                self.last = (appended_at, 0);
+            }
+            self.last.1 += 1;
+        }
+    }
+
+    fn count_last(&mut self) {
+        if let (Some(now), (appended_at, count)) = (self.now, self.last) {
+            let nanos = now.millis_since(appended_at).saturating_mul(1_000_000);
+            self.tally.record_times(nanos, count);
+        }
+    }
+
+    fn end(mut self, meters: &GroupMeters) {
+        self.count_last();
+        meters.latency.add(&mut self.tally);
+    }
 }
 
 impl ActiveGroup {
@@ -25,7 +67,7 @@ impl ActiveGroup {
                 }
                 inner.chores.push_back(Chore::Fetch(fetch));
             }
-            Output::Deliver(deliver) => self.deliver(inner, deliver),
+            Output::Deliver(deliver) => self.deliver(inner, &deliver),
             Output::Save(save) => self.begin_save(inner, save),
             Output::Reply(reply) => match inner.replies.remove(&reply.request) {
                 // Whoever asked may have gone since.
@@ -56,19 +98,23 @@ impl ActiveGroup {
         }
     }
 
-    fn deliver(&self, inner: &mut Inner, deliver: Deliver) {
+    fn deliver(&self, inner: &mut Inner, deliver: &Deliver) {
         let Some(view) = inner.lanes.get_mut(&deliver.lane) else {
             return;
         };
-        view.delivered += deliver.events.len() as u64;
-        let mut batch = OutBatch::new(view.name.lane, &deliver);
+        let mut batch = OutBatch::new(view.name.lane, deliver);
+        let mut waited = Waited::until(&self.site);
         let mut again = Vec::new();
         for &delivery in &deliver.events {
-            let push = |page: &Arc<EventPage>, index| batch.push(page, index, delivery);
+            let push = |page: &Arc<EventPage>, index| {
+                waited.note(page, index, delivery);
+                batch.push(page, index, delivery);
+            };
             if !view.stash.take(delivery.offset, push) {
                 again.push(delivery);
             }
         }
+        waited.end(&self.meters);
         if !again.is_empty() {
             let batch = batch.emptied();
             let member = deliver.member;

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use promethean_delivery::{Group, LaneState};
 use promethean_event::{EventId, GroupName, Offset, Payload};
@@ -11,8 +11,10 @@ use super::active::ActiveGroup;
 use super::fetch::SharedPages;
 use super::lanes::first_delta;
 use super::router::{self, Router};
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::error::GroupError;
+use crate::metrics::Meters;
+use crate::options::BusOptions;
 use crate::settings::{Filter, GroupSettings};
 use crate::start::Start;
 use crate::store::{GroupRecord, GroupSave, Lane, Store, TopicTable};
@@ -24,12 +26,20 @@ pub(crate) struct Site {
     pub(crate) clock: Clock,
     pub(crate) router: Router,
     pub(super) pages: SharedPages,
+    pub(crate) meters: Meters,
     /// Takes out of an error text what must not be kept.
     pub(super) redact: Redact,
 }
 
 /// Takes out of an error text what must not be kept.
 pub(crate) type Redact = Arc<dyn Fn(String) -> String + Send + Sync>;
+
+impl Site {
+    /// Begins to measure, if times are taken.
+    pub(crate) fn watch(&self) -> Option<Stopwatch> {
+        self.meters.is_on().then(Stopwatch::start)
+    }
+}
 
 impl fmt::Debug for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,6 +52,8 @@ impl fmt::Debug for Site {
 pub(crate) struct Groups {
     site: Arc<Site>,
     by_name: Mutex<HashMap<GroupName, Slot>>,
+    /// The same without waiting for one that is being taken up or let go, for those who watch.
+    live: Mutex<HashMap<GroupName, Weak<ActiveGroup>>>,
     /// What wakes groups when the store grows. It holds the store while it waits.
     router: AbortHandle,
 }
@@ -74,19 +86,25 @@ pub(crate) struct GroupWish {
 }
 
 impl Groups {
-    pub(crate) fn start(store: Arc<dyn Store>, runtime: Handle, redact: Redact) -> Arc<Self> {
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        runtime: &Handle,
+        options: &BusOptions,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|groups| {
             let run = router::run(Arc::clone(&store), groups.clone());
             let router = runtime.spawn(run).abort_handle();
             let site = Site {
                 store,
-                runtime,
+                runtime: runtime.clone(),
                 clock: Clock::start(),
                 router: Router::default(),
                 pages: SharedPages::default(),
-                redact,
+                meters: Meters::new(options.metering),
+                redact: options.redactor(),
             };
-            Self { site: Arc::new(site), by_name: Mutex::default(), router }
+            let live = Mutex::default();
+            Self { site: Arc::new(site), by_name: Mutex::default(), live, router }
         })
     }
 
@@ -111,6 +129,21 @@ impl Groups {
             groups.extend(slot.lock().await.clone());
         }
         groups
+    }
+
+    /// The same, with those that are being taken up or let go.
+    pub(crate) fn live(&self) -> Vec<Arc<ActiveGroup>> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|_, group| group.strong_count() > 0);
+        live.values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn set_live(&self, name: &GroupName, group: Option<&Arc<ActiveGroup>>) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        match group {
+            Some(group) => live.insert(name.clone(), Arc::downgrade(group)),
+            None => live.remove(name),
+        };
     }
 
     /// The group of this name, if there is one.
@@ -238,6 +271,7 @@ impl Groups {
             .map_err(crate::settings::SettingsError::from)?;
         let site = Arc::clone(&self.site);
         let group = Arc::new(ActiveGroup::new(name.clone(), site, settings.clone(), engine));
+        self.set_live(name, Some(&group));
         let mut states: HashMap<Lane, LaneState> = record.lanes.into_iter().collect();
         let topics = self.site.store.topics();
         for entry in topics.users().filter(|entry| settings.reads(&entry.definition.topic)) {
@@ -265,6 +299,7 @@ impl Groups {
             }
             self.site.router.remove(group);
             group.retire().await;
+            self.set_live(name, None);
             *slot = None;
         }
         if self.site.store.group(name.clone()).await?.is_none() {

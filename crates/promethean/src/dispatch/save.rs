@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_delivery::{Input, Save};
+use tokio::time::Instant;
 
 use super::active::{ActiveGroup, Inner};
-use crate::limits::{SAVE_RETRY_MS, SAVE_RETRY_MS_MAX};
+use crate::limits::{SAVE_REST_MS, SAVE_RETRY_MS, SAVE_RETRY_MS_MAX};
 use crate::store::{AppendError, GroupSave, Lane, SaveError};
 
 impl ActiveGroup {
@@ -12,15 +13,28 @@ impl ActiveGroup {
     /// again before any other.
     pub(super) fn begin_save(self: &Arc<Self>, inner: &mut Inner, save: Save) {
         inner.saving += 1;
+        self.site.meters.given_up(&save.dead_letters);
         let group = Arc::clone(self);
         let number = save.number;
         let lanes = save.lanes.into_iter().map(|(id, delta)| (Lane::of(id), delta)).collect();
         let mut step =
             GroupSave { group: self.name.clone(), settings: None, lanes, dead_letters: Vec::new() };
         if save.dead_letters.is_empty() {
-            let first = self.site.store.save(step.clone());
+            // When nobody waits for it, a save that follows another closely lets it rest: what
+            // changes meanwhile shares the next one.
+            let now = self.site.clock.instant();
+            let rests_until = inner.saved_at + Duration::from_millis(SAVE_REST_MS);
+            let rests = inner.replies.is_empty() && rests_until > now;
+            inner.saved_at = now.max(rests_until);
+            let first = (!rests).then(|| self.site.store.save(step.clone()));
             self.site.runtime.spawn(async move {
-                let result = first.await;
+                let result = match first {
+                    Some(first) => first.await,
+                    None => {
+                        group.rest(rests_until).await;
+                        group.site.store.save(step.clone()).await
+                    }
+                };
                 group.end_save(number, step, result).await;
             });
         } else {
@@ -29,6 +43,17 @@ impl ActiveGroup {
                 let result = group.site.store.save(step.clone()).await;
                 group.end_save(number, step, result).await;
             });
+        }
+    }
+
+    /// Waits, unless somebody comes who waits for an answer.
+    async fn rest(&self, until: Instant) {
+        let hurry = self.hurry.notified();
+        tokio::pin!(hurry);
+        hurry.as_mut().enable();
+        if self.lock().replies.is_empty() {
+            // Either way it is time.
+            drop(tokio::time::timeout_at(until, hurry).await);
         }
     }
 

@@ -118,3 +118,79 @@ impl KeptGroup {
         self.lanes.iter().map(|(lane, state)| (*lane, state)).filter(move |(lane, _)| live(lane))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use promethean_delivery::Change;
+    use promethean_event::{Partition, Topic};
+
+    use super::*;
+    use crate::store::{TopicDefinition, TopicEntry, TopicId};
+
+    const LANE: Lane = Lane { topic: TopicId::new(7), partition: Partition::ZERO };
+
+    fn table() -> TopicTable {
+        let definition = TopicDefinition::new(Topic::new("orders").unwrap());
+        TopicTable::from_iter([TopicEntry { id: LANE.topic, definition }])
+    }
+
+    fn change(place: u64, incarnation: u64, version: u64) -> GroupChange {
+        let delta = LaneDelta { version, changes: vec![Change::Floor(place)] };
+        GroupChange {
+            place,
+            group: GroupName::new("g").unwrap(),
+            incarnation,
+            settings: (incarnation == place + 1).then(Payload::null),
+            lanes: vec![(LANE, delta)],
+            removed: false,
+            bytes: 0,
+        }
+    }
+
+    fn removal(place: u64, incarnation: u64) -> GroupChange {
+        GroupChange { removed: true, lanes: Vec::new(), ..change(place, incarnation, 0) }
+    }
+
+    fn floor(kept: &Kept) -> Option<u64> {
+        let group = kept.groups.values().next()?;
+        group.lanes.get(&LANE).map(|state| state.floor)
+    }
+
+    /// Going through the deltas once more from any place, whatever a checkpoint held already, comes
+    /// to the same end: no group comes back, and none is mixed with an earlier one of its name.
+    #[test]
+    fn deltas_may_be_gone_through_again_from_any_place() {
+        let all = [
+            change(0, 1, 1),
+            change(1, 1, 2),
+            removal(2, 1),
+            change(3, 4, 1),
+            change(4, 4, 2),
+            removal(5, 4),
+        ];
+        let table = table();
+        for end in 0..=all.len() {
+            let mut expected = Kept::default();
+            all.iter().take(end).for_each(|change| expected.apply(change, &table).unwrap());
+            for from in 0..=end {
+                let mut kept = Kept::default();
+                all.iter().take(end).for_each(|change| kept.apply(change, &table).unwrap());
+                let again = all.iter().take(end).skip(from);
+                again.for_each(|change| kept.apply(change, &table).unwrap());
+                assert_eq!(floor(&kept), floor(&expected), "{from} to {end}");
+                assert_eq!(kept.groups.len(), expected.groups.len(), "{from} to {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_an_earlier_group_or_to_none_changes_nothing() {
+        let (table, mut kept) = (table(), Kept::default());
+        kept.apply(&change(8, 3, 1), &table).unwrap();
+        assert!(kept.groups.is_empty(), "a delta without a beginning");
+        kept.apply(&change(9, 10, 1), &table).unwrap();
+        kept.apply(&change(10, 3, 2), &table).unwrap();
+        kept.apply(&removal(11, 3), &table).unwrap();
+        assert_eq!(floor(&kept), Some(9));
+    }
+}

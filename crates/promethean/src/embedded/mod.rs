@@ -18,6 +18,8 @@ mod translate;
 
 mod reading;
 
+mod readers;
+
 mod record;
 
 mod kept;
@@ -50,7 +52,7 @@ use crate::store::{
 
 use journal::Journal;
 pub use open::{EmbeddedOptions, OpenError, OpenReport};
-use reading::Reading;
+use readers::Readers;
 use translate::{holds, log_append, log_lane, log_topic};
 
 /// A store in a folder of this machine. Only one process can have it open.
@@ -59,7 +61,7 @@ use translate::{holds, log_append, log_lane, log_topic};
 pub struct EmbeddedStore {
     log: Log,
     journal: Arc<Journal>,
-    reading: Arc<Reading>,
+    readers: Arc<Readers>,
 }
 
 impl EmbeddedStore {
@@ -144,7 +146,7 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, topic: TopicId) -> BoxFuture<'static, Result<(), SaveError>> {
         let removed = self.journal.remove(topic);
-        self.reading.forget();
+        self.readers.forget();
         removed
     }
 
@@ -164,7 +166,7 @@ impl Store for EmbeddedStore {
     }
 
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
-        self.reading.read(&self.log, &self.journal.topics(), read)
+        reading::read(&self.readers, &self.log, &self.journal.topics(), read)
     }
 
     fn fetch(
@@ -173,7 +175,7 @@ impl Store for EmbeddedStore {
         from: Offset,
         limit: PageLimit,
     ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
-        self.reading.fetch(&self.log, &self.journal.topics(), (lane, from, limit))
+        reading::fetch(&self.readers, &self.log, &self.journal.topics(), (lane, from, limit))
     }
 
     fn bounds(&self, lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>> {
@@ -260,13 +262,16 @@ impl Store for EmbeddedStore {
     }
 
     fn clean(&self, held: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>> {
-        let (log, reading) = (self.log.clone(), Arc::clone(&self.reading));
+        let (log, readers) = (self.log.clone(), Arc::clone(&self.readers));
         Box::pin(blocking(move || {
             // Before, so that no open reader keeps a file from being used again; after, so that
             // none shows what is gone.
-            reading.forget();
+            readers.forget();
+            // Segments without a side file are left alone; one that was sealed a moment ago may
+            // still wait for its own.
+            log.settle()?;
             let cleaned = log.clean(&holds(held));
-            reading.forget();
+            readers.forget();
             cleaned.map(drop).map_err(Into::into)
         }))
     }

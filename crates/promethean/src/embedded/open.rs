@@ -16,7 +16,7 @@ use super::handed::{HandedEntries, HandedGroups, Sequence};
 use super::journal::{Desk, Journal, Ledger, SystemTopics, Topics};
 use super::keeper;
 use super::kept::{EntryChange, GroupChange, Kept, KeptGroup};
-use super::reading::Reading;
+use super::readers::Readers;
 use super::record::{CheckpointRecord, DeltaRecord, EntryRecord, RecordError, lane_of};
 use super::translate::entry;
 use crate::store::{SaveError, TopicTable};
@@ -143,7 +143,7 @@ pub(super) fn open(
     let named = thread::Builder::new().name("prom-store-keeper".to_owned());
     let keeper = named.spawn(move || keeper::run(&keeper, checkpoints))?;
     let journal = Arc::new(Journal::new(desk, keeper));
-    let store = EmbeddedStore { log, journal, reading: Arc::new(Reading::default()) };
+    let store = EmbeddedStore { log, journal, readers: Arc::new(Readers::default()) };
     Ok((store, OpenReport { log: report, groups, saves_replayed }))
 }
 

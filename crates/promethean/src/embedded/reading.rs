@@ -1,34 +1,19 @@
 //! The way out: pages, from memory at once, from the disk on a thread that may block.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use promethean_event::{Offset, Partition, Topic};
 use promethean_log::{self as log, GapReason, LaneReader, Log, Record, RecordRef};
 
 use super::blocking;
+use super::readers::{OpenReader, Readers};
 use super::translate::{log_lane, log_topic};
-use crate::store::limits::{OPEN_READERS_MAX, PAGE_EVENTS_RESERVED};
+use crate::store::limits::{AHEAD_BYTES, AHEAD_EVENTS, PAGE_EVENTS_RESERVED};
 use crate::store::{
     EventPage, Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId,
     TopicTable,
 };
-
-/// Readers that stand where their last page ended, so that one who goes on there need not be
-/// positioned again.
-#[derive(Debug, Default)]
-pub(super) struct Reading {
-    open: Mutex<OpenReaders>,
-}
-
-#[derive(Debug, Default)]
-struct OpenReaders {
-    /// Oldest first.
-    readers: VecDeque<(Lane, LaneReader)>,
-    /// Rises when what readers know has become old.
-    round: u64,
-}
 
 /// A wish to read forward.
 #[derive(Debug, Clone)]
@@ -37,133 +22,108 @@ struct Forward {
     topic: Topic,
     from: Offset,
     limit: PageLimit,
-    /// How many events there are, up to the limit.
-    expected: usize,
 }
 
-impl Reading {
-    fn lock(&self) -> MutexGuard<'_, OpenReaders> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets go of all readers: what they know may be gone.
-    pub(super) fn forget(&self) {
-        let mut open = self.lock();
-        open.round += 1;
-        open.readers.clear();
-    }
-
-    pub(super) fn read(
-        self: &Arc<Self>,
-        log: &Log,
-        table: &TopicTable,
-        read: Read,
-    ) -> BoxFuture<'static, Result<Page, ReadError>> {
-        let lane = match read {
-            Read::From { lane, .. } | Read::Before { lane, .. } => lane,
-        };
-        let Some(topic) = topic_name(table, lane.topic) else {
-            return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
-        };
-        match read {
-            Read::From { lane, from, limit } => {
-                let end = log.lane(log_lane(lane)).map_or(0, |known| known.next.get());
-                let left = usize::try_from(end.saturating_sub(from.get())).unwrap_or(usize::MAX);
-                let expected = left.min(limit.events).min(PAGE_EVENTS_RESERVED);
-                let forward = Forward { lane, topic, from, limit, expected };
-                if log.in_tail(log_lane(lane), from) {
-                    let page = forward.begin(log).and_then(|mut reader| forward.page(&mut reader));
-                    return Box::pin(std::future::ready(page));
-                }
-                let (reading, log) = (Arc::clone(self), log.clone());
-                Box::pin(blocking(move || reading.page(&log, &forward)))
+/// Reads a lane.
+pub(super) fn read(
+    readers: &Arc<Readers>,
+    log: &Log,
+    table: &TopicTable,
+    read: Read,
+) -> BoxFuture<'static, Result<Page, ReadError>> {
+    let (Read::From { lane, .. } | Read::Before { lane, .. }) = read;
+    let Some(topic) = topic_name(table, lane.topic) else {
+        return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
+    };
+    match read {
+        Read::From { lane, from, limit } => {
+            if let Some(page) = readers.ahead(lane, from, limit) {
+                return Box::pin(std::future::ready(Ok(page)));
             }
-            Read::Before { lane, before, limit } => {
-                let log = log.clone();
-                Box::pin(blocking(move || page_before(&log, lane, before, limit, &topic)))
+            let forward = Forward { lane, topic, from, limit };
+            if log.in_tail(log_lane(lane), from) {
+                let page = forward.read_memory(log);
+                return Box::pin(std::future::ready(page));
             }
+            let (readers, log) = (Arc::clone(readers), log.clone());
+            Box::pin(blocking(move || forward.read_disk(&log, &readers)))
+        }
+        Read::Before { lane, before, limit } => {
+            let log = log.clone();
+            Box::pin(blocking(move || page_before(&log, lane, before, limit, &topic)))
         }
     }
+}
 
-    /// Reads forward, without decoding.
-    pub(super) fn fetch(
-        self: &Arc<Self>,
-        log: &Log,
-        table: &TopicTable,
-        (lane, from, limit): (Lane, Offset, PageLimit),
-    ) -> BoxFuture<'static, Result<EventPage, ReadError>> {
-        let Some(topic) = topic_name(table, lane.topic) else {
-            return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
-        };
-        let forward = Forward { lane, topic, from, limit, expected: 0 };
-        if log.in_tail(log_lane(lane), from) {
-            let page = forward.begin(log).and_then(|mut reader| forward.records(&mut reader));
-            return Box::pin(std::future::ready(page));
-        }
-        let (reading, log) = (Arc::clone(self), log.clone());
-        Box::pin(blocking(move || {
-            reading.going_on(&log, &forward, |reader| forward.records(reader))
-        }))
+/// Reads forward, without decoding.
+pub(super) fn fetch(
+    readers: &Arc<Readers>,
+    log: &Log,
+    table: &TopicTable,
+    (lane, from, limit): (Lane, Offset, PageLimit),
+) -> BoxFuture<'static, Result<EventPage, ReadError>> {
+    let Some(topic) = topic_name(table, lane.topic) else {
+        return Box::pin(std::future::ready(Err(ReadError::UnknownLane)));
+    };
+    let forward = Forward { lane, topic, from, limit };
+    if log.in_tail(log_lane(lane), from) {
+        let page = forward.begin(log).and_then(|mut reader| forward.records(&mut reader));
+        return Box::pin(std::future::ready(page));
     }
-
-    fn page(&self, log: &Log, forward: &Forward) -> Result<Page, ReadError> {
-        self.going_on(log, forward, |reader| forward.page(reader))
-    }
-
-    /// Reads with the reader that stands there, if there is one, and keeps it for the next.
-    fn going_on<T>(
-        &self,
-        log: &Log,
-        forward: &Forward,
-        read: impl FnOnce(&mut LaneReader) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        let (known, round) = self.take(forward.lane, forward.from);
+    let (readers, log) = (Arc::clone(readers), log.clone());
+    Box::pin(blocking(move || {
+        let (known, round) = readers.take(lane, from);
         let mut reader = match known {
             Some(reader) => reader,
-            None => forward.begin(log)?,
+            None => OpenReader::new(forward.begin(&log)?, from),
         };
-        let page = read(&mut reader)?;
-        self.put(forward.lane, reader, round);
+        let page = forward.records(&mut reader.reader)?;
+        reader.stands_at(page.next);
+        readers.put(lane, reader, round);
         Ok(page)
-    }
-
-    fn take(&self, lane: Lane, from: Offset) -> (Option<LaneReader>, u64) {
-        let mut open = self.lock();
-        let fits =
-            |(known, reader): &(Lane, LaneReader)| *known == lane && reader.position() == from;
-        let place = open.readers.iter().rposition(fits);
-        let reader = place.and_then(|place| open.readers.remove(place));
-        (reader.map(|(_, reader)| reader), open.round)
-    }
-
-    fn put(&self, lane: Lane, reader: LaneReader, round: u64) {
-        let mut open = self.lock();
-        if open.round == round {
-            open.readers.push_back((lane, reader));
-            if open.readers.len() > OPEN_READERS_MAX {
-                open.readers.pop_front();
-            }
-        }
-    }
+    }))
 }
 
 impl Forward {
+    fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
+        let limit = log::PageLimit { events: self.limit.events, bytes: self.limit.bytes };
+        Ok(EventPage::of_records(reader.next_records(limit)?, self.topic.clone()))
+    }
+
+    fn read_memory(&self, log: &Log) -> Result<Page, ReadError> {
+        let end = log.lane(log_lane(self.lane)).map_or(0, |known| known.next.get());
+        let left = usize::try_from(end.saturating_sub(self.from.get())).unwrap_or(usize::MAX);
+        self.page(&mut self.begin(log)?, self.limit, left)
+    }
+
+    fn read_disk(&self, log: &Log, readers: &Readers) -> Result<Page, ReadError> {
+        let (known, round) = readers.take(self.lane, self.from);
+        let (mut reader, limit) = match known {
+            Some(reader) => {
+                let events = self.limit.events.max(AHEAD_EVENTS);
+                (reader, PageLimit { events, bytes: self.limit.bytes.max(AHEAD_BYTES) })
+            }
+            None => (OpenReader::new(self.begin(log)?, self.from), self.limit),
+        };
+        let page = self.page(&mut reader.reader, limit, limit.events)?;
+        let page = reader.page(page, self.limit);
+        readers.put(self.lane, reader, round);
+        Ok(page)
+    }
+
     fn begin(&self, log: &Log) -> Result<LaneReader, ReadError> {
         Ok(log.read(log_lane(self.lane), self.from)?)
     }
 
-    const fn limit(&self) -> log::PageLimit {
-        log::PageLimit { events: self.limit.events, bytes: self.limit.bytes }
-    }
-
-    fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
-        let records = reader.next_records(self.limit())?;
-        Ok(EventPage::of_records(records, self.topic.clone()))
-    }
-
-    fn page(&self, reader: &mut LaneReader) -> Result<Page, ReadError> {
-        let limit = self.limit();
-        let mut events: Vec<Stored> = Vec::with_capacity(self.expected);
+    fn page(
+        &self,
+        reader: &mut LaneReader,
+        limit: PageLimit,
+        expected: usize,
+    ) -> Result<Page, ReadError> {
+        let limit = log::PageLimit { events: limit.events, bytes: limit.bytes };
+        let room = expected.min(limit.events).min(PAGE_EVENTS_RESERVED);
+        let mut events: Vec<Stored> = Vec::with_capacity(room);
         let mut unreadable = None;
         let visited = reader.visit(limit, |record| match decode(record, &self.topic) {
             Some(stored) => events.push(stored),

@@ -1,5 +1,5 @@
 use promethean_event::{Event, Offset, Timestamp, Topic};
-use promethean_log::RecordPage;
+use promethean_log::{RecordPage, RecordRef};
 
 use super::record::{Gap, Page, Stored};
 
@@ -69,7 +69,7 @@ impl EventPage {
                 let event = &stored.event;
                 Some(Outline {
                     offset: event.offset.get(),
-                    key: event.key.as_ref().map(|key| key.as_str()),
+                    key: OutlineKey::Known(event.key.as_ref().map(|key| key.as_str())),
                     bytes: stored.bytes,
                     has_headers: !event.headers.is_empty(),
                 })
@@ -78,7 +78,7 @@ impl EventPage {
                 let record = records.get(index)?;
                 Some(Outline {
                     offset: record.offset().get(),
-                    key: record.key(),
+                    key: OutlineKey::Record(record),
                     bytes: record.bytes() as u32,
                     has_headers: record.has_headers(),
                 })
@@ -132,10 +132,25 @@ impl EventPage {
 pub struct Outline<'a> {
     /// Its place.
     pub offset: u64,
-    /// Its key.
-    pub key: Option<&'a str>,
+    key: OutlineKey<'a>,
     /// Its size.
     pub bytes: u32,
     /// Whether it has headers.
     pub has_headers: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum OutlineKey<'a> {
+    Known(Option<&'a str>),
+    Record(RecordRef<'a>),
+}
+
+impl<'a> Outline<'a> {
+    /// Its key.
+    pub fn key(&self) -> Option<&'a str> {
+        match &self.key {
+            OutlineKey::Known(key) => *key,
+            OutlineKey::Record(record) => record.key(),
+        }
+    }
 }

@@ -174,6 +174,13 @@ impl<T: FromEvent> Subscribe<T> {
         self
     }
 
+    /// Events that this member takes before it asks for more by
+    /// [`Seat::credit`](crate::member::Seat::credit). Default: acks alone make room.
+    pub const fn credits(mut self, events: u32) -> Self {
+        self.member.credits = Some(events);
+        self
+    }
+
     /// Events that the handler works on at once. Default: 1.
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers;
@@ -202,6 +209,11 @@ impl<T: FromEvent> Subscribe<T> {
     /// Subscribes. The group is there, and misses nothing, when this returns.
     pub async fn stream(self) -> Result<Subscription<T>, GroupError> {
         Ok(Subscription::new(self.join().await?))
+    }
+
+    /// Subscribes, for those who drive the consumer themselves.
+    pub async fn member(self) -> Result<Member, GroupError> {
+        self.join().await
     }
 
     /// Subscribes with a handler. An event is acked when the handler says `Ok`.

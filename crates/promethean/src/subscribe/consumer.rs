@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ pub(super) struct Desk {
     pub(super) seat: Seat,
     pub(super) clock: Clock,
     pub(super) options: ConsumerOptions,
-    /// Batches with the number of their next event.
-    waiting: Mutex<VecDeque<(Batch, usize)>>,
+    /// Batches with events that no worker has begun.
+    waiting: Mutex<VecDeque<Arc<Waiting>>>,
     /// Whoever has nothing to do waits here for more; gone when the consumer has stopped.
     intake: tokio::sync::Mutex<Option<Member>>,
     closed: AtomicBool,
@@ -49,6 +49,26 @@ pub(super) struct Desk {
     ended: Notify,
     /// Events handled, for tests and those who wait for quiet.
     pub(super) handled: AtomicU64,
+    /// Whether it is measured how long handlers take.
+    pub(super) is_metered: bool,
+}
+
+/// A batch that workers take events from.
+pub(super) struct Waiting {
+    batch: Batch,
+    /// The number of the next event; beyond the last when all are taken.
+    next: AtomicUsize,
+}
+
+impl Waiting {
+    pub(super) fn take(&self) -> Option<Leased> {
+        self.batch.get(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn left(&self) -> impl Iterator<Item = Leased> {
+        let next = self.next.load(Ordering::Relaxed);
+        (next..self.batch.len()).filter_map(|number| self.batch.get(number))
+    }
 }
 
 impl Consumer {
@@ -73,6 +93,7 @@ impl Consumer {
             closing: Notify::new(),
             ended: Notify::new(),
             handled: AtomicU64::new(0),
+            is_metered: bus.inner.groups.site().meters.is_on(),
         });
         let (stop, stopped) = watch::channel(false);
         let handler = Arc::new(handler);
@@ -142,7 +163,7 @@ async fn run(
 ) -> Option<GroupFailure> {
     let mut workers: Vec<Worker> = (0..desk.options.concurrency).map(|_| hire()).collect();
     let period = Duration::from_millis(u64::from(desk.options.ack_timeout_ms / 3).max(1));
-    let mut round = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    let mut round = tokio::time::interval_at(desk.clock.instant() + period, period);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -164,29 +185,24 @@ async fn run(
 }
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Batch, usize)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Waiting>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<Leased> {
-        let mut waiting = self.lock();
-        loop {
-            let (batch, next) = waiting.front_mut()?;
-            if let Some(leased) = batch.get(*next) {
-                *next += 1;
-                return Some(leased);
-            }
-            waiting.pop_front();
-        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// What is there to do.
-    pub(super) fn next_now(&self) -> Option<Leased> {
-        if self.is_closed() { None } else { self.take() }
+    /// A batch with something left to do.
+    pub(super) fn waiting(&self) -> Option<Arc<Waiting>> {
+        let mut waiting = self.lock();
+        loop {
+            let first = waiting.front()?;
+            if first.next.load(Ordering::Relaxed) < first.batch.len() {
+                return Some(Arc::clone(first));
+            }
+            waiting.pop_front();
+        }
     }
 
     /// Waits until there may be something to do; `false` if there never will be.
@@ -204,14 +220,17 @@ impl Desk {
     async fn receive(&self) -> bool {
         let mut intake = self.intake.lock().await;
         // Another one may have brought something meanwhile.
-        if !self.lock().is_empty() {
+        if self.waiting().is_some() {
             return true;
         }
         let Some(member) = intake.as_mut() else {
             return false;
         };
         match member.next().await {
-            Some(Told::Events(batch)) => self.lock().push_back((batch, 0)),
+            Some(Told::Events(batch)) => {
+                let next = AtomicUsize::new(0);
+                self.lock().push_back(Arc::new(Waiting { batch, next }));
+            }
             Some(_) => {}
             None => {
                 self.ended.notify_one();
@@ -224,11 +243,9 @@ impl Desk {
     /// What waits here keeps its lease: its time begins when its handler does.
     fn keep_leases(&self) {
         let batches: Vec<_> = self.lock().iter().cloned().collect();
-        for (batch, next) in batches {
-            for leased in (next..batch.len()).filter_map(|number| batch.get(number)) {
-                // One that has had its longest time runs out, and comes again.
-                drop(self.seat.extend(Ack::Token(leased.token()), self.options.ack_timeout_ms));
-            }
+        for leased in batches.iter().flat_map(|waiting| waiting.left()) {
+            // One that has had its longest time runs out, and comes again.
+            drop(self.seat.extend(Ack::Token(leased.token()), self.options.ack_timeout_ms));
         }
     }
 

@@ -62,6 +62,12 @@ impl<T: FromEvent> Delivered<T> {
         self.leased.appended_at()
     }
 
+    /// A span for the work on it, with the names of OpenTelemetry's messaging conventions. Handlers
+    /// run in one already.
+    pub fn span(&self) -> tracing::Span {
+        crate::spans::process(self.event(), self.group(), self.attempt())
+    }
+
     /// It is done. Waits until that is durable.
     pub async fn ack(self) -> Result<(), AckError> {
         self.acked().all().await

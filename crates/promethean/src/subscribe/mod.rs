@@ -10,10 +10,13 @@ mod failure;
 
 mod stream;
 
+mod times;
+
 mod worker;
 
 pub use builder::Subscribe;
 pub use consumer::Consumer;
 pub use delivered::Delivered;
 pub use failure::Failure;
+pub(crate) use failure::FailureVerdict;
 pub use stream::Subscription;

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures_util::FutureExt;
 use promethean_delivery::{Ack, Span, Token};
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use super::consumer::Desk;
 use super::delivered::{Delivered, fail};
 use super::failure::Failure;
+use super::times::HandlerTimes;
+use crate::clock::Stopwatch;
 use crate::member::Leased;
 use crate::typed::FromEvent;
 
@@ -74,19 +77,33 @@ where
     F: Fn(Delivered<T>) -> Fut,
     Fut: Future<Output = Result<(), Failure>>,
 {
-    let mut acks = QuietAcks::default();
-    while !state.replaced.load(Ordering::Acquire) {
-        let Some(leased) = desk.next_now() else {
-            acks.flush(&desk);
+    let mut pace = Pace::new(&desk);
+    while !state.replaced.load(Ordering::Acquire) && !desk.is_closed() {
+        let Some(waiting) = desk.waiting() else {
+            pace.flush(&desk);
             if !desk.wait().await {
                 break;
             }
+            pace.begin(&desk);
             continue;
         };
-        handle_one(&desk, &state, &*handler, leased, &mut acks).await;
-        desk.handled.fetch_add(1, Ordering::Relaxed);
+        while let Some(leased) = waiting.take() {
+            handle_one(&desk, &state, &*handler, leased, &mut pace).await;
+            desk.handled.fetch_add(1, Ordering::Relaxed);
+            if state.replaced.load(Ordering::Acquire) || desk.is_closed() {
+                break;
+            }
+        }
     }
-    acks.flush(&desk);
+    pace.flush(&desk);
+}
+
+/// What a worker carries from event to event.
+struct Pace {
+    /// The time, as of the last handler that took any.
+    now_ms: u64,
+    acks: QuietAcks,
+    times: HandlerTimes,
 }
 
 async fn handle_one<T, F, Fut>(
@@ -94,45 +111,54 @@ async fn handle_one<T, F, Fut>(
     state: &WorkerState,
     handler: &F,
     leased: Leased,
-    acks: &mut QuietAcks,
+    pace: &mut Pace,
 ) where
     T: FromEvent,
     F: Fn(Delivered<T>) -> Fut,
     Fut: Future<Output = Result<(), Failure>>,
 {
     let token = leased.token();
-    let now = desk.clock.now_ms();
-    if now >= leased.deadline_ms() {
+    if pace.now_ms >= leased.deadline_ms() {
         // It has waited here for long: if its lease was not prolonged it has gone to another.
+        pace.flush(desk);
         let timeout = desk.options.ack_timeout_ms;
         if desk.seat.extend(Ack::Token(token), timeout).all().await.is_err() {
             return;
         }
+        pace.begin(desk);
     }
     let Some(delivered) = Delivered::<T>::of(leased) else {
         return;
     };
-    let running = AssertUnwindSafe(async { handler(delivered).await }).catch_unwind();
+    let span = delivered.span();
+    let running = async { handler(delivered).await }.instrument(span);
+    let running = AssertUnwindSafe(running).catch_unwind();
     tokio::pin!(running);
     // Most handlers are done at once, and need neither a deadline nor their own ack.
     let result = match running.as_mut().now_or_never() {
-        Some(result) => Some(result),
+        Some(result) => {
+            pace.times.one_ended();
+            Some(result)
+        }
         None => {
-            acks.flush(desk);
+            pace.flush(desk);
             let due = desk.clock.now_ms() + u64::from(desk.options.ack_timeout_ms);
             state.due_ms.store(due, Ordering::Release);
             let timed = tokio::time::timeout_at(desk.clock.instant_of(due), running).await;
             state.due_ms.store(0, Ordering::Release);
+            pace.now_ms = desk.clock.now_ms();
+            pace.times.one_ended();
+            pace.times.end_run();
             timed.ok()
         }
     };
     let failure = match result {
-        Some(Ok(Ok(()))) => return acks.add(desk, token),
+        Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
         Some(Ok(Err(failure))) => failure,
         Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
         None => Failure::retry("the handler took longer than the ack timeout"),
     };
-    acks.flush(desk);
+    pace.flush(desk);
     // The answer is the next delivery, or the dead letter.
     drop(fail(&desk.seat, token, &failure));
 }
@@ -140,6 +166,33 @@ async fn handle_one<T, F, Fut>(
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+impl Pace {
+    fn new(desk: &Desk) -> Self {
+        let mut pace = Self { now_ms: 0, acks: QuietAcks::default(), times: HandlerTimes::new() };
+        pace.begin(desk);
+        pace
+    }
+
+    /// Looks at the clock, after a time without work.
+    fn begin(&mut self, desk: &Desk) {
+        let watch = Stopwatch::start();
+        self.now_ms = desk.clock.ms_at(watch);
+        self.times.begin(desk.is_metered.then_some(watch));
+    }
+
+    fn flush(&mut self, desk: &Desk) {
+        self.times.flush(desk.seat.meters());
+        self.acks.flush(desk);
+    }
+
+    fn add_ack(&mut self, desk: &Desk, token: Token) {
+        if self.acks.add(token) >= QUIET_ACKS_MAX {
+            self.flush(desk);
+            self.now_ms = desk.clock.now_ms();
+        }
+    }
 }
 
 /// Acks of handlers that did not wait, held back for company and put together to ranges.
@@ -150,7 +203,8 @@ struct QuietAcks {
 }
 
 impl QuietAcks {
-    fn add(&mut self, desk: &Desk, token: Token) {
+    /// Gives how many there are.
+    fn add(&mut self, token: Token) -> usize {
         let joined = match self.items.last_mut() {
             Some(Ack::Range { lane, epoch, span })
                 if *lane == token.lane && *epoch == token.epoch && span.to == token.offset =>
@@ -165,15 +219,12 @@ impl QuietAcks {
             self.items.push(Ack::Range { lane: token.lane, epoch: token.epoch, span });
         }
         self.events += 1;
-        if self.events >= QUIET_ACKS_MAX {
-            self.flush(desk);
-        }
+        self.events
     }
 
     fn flush(&mut self, desk: &Desk) {
         if !self.items.is_empty() {
-            desk.seat.ack_quietly(&self.items);
-            self.items.clear();
+            desk.seat.ack_quietly(std::mem::take(&mut self.items));
             self.events = 0;
         }
     }

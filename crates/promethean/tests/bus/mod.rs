@@ -1,1 +1,3 @@
 mod first;
+
+mod given_up_again;

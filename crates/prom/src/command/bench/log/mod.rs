@@ -111,7 +111,9 @@ fn text(report: &Report) -> String {
     let mut out = String::new();
     if let Some(write) = &report.write {
         out += &line("fsynced batches of 1,000", &write.batch_1000);
+        out += &line("  two under way", &write.batch_1000_two_under_way);
         out += &line("fsynced batches of 10,000", &write.batch_10000);
+        out += &line("  two under way", &write.batch_10000_two_under_way);
         out += &line("256 publishers of single events", &write.publishers_256);
         out += &line("100 topics against one", &write.topics_100);
     }

@@ -1,8 +1,8 @@
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_log::{Append, Log};
+use promethean_event::EventId;
+use promethean_log::{Append, Log, Ticket};
 use serde::Serialize;
 
 use super::raw;
@@ -12,18 +12,29 @@ use crate::command::bench::measure::{Compared, Round, rate, timed};
 /// Concurrent publishers of single events.
 const PUBLISHERS: usize = 256;
 
+/// Events of a publisher that are made ahead, and how often. In life an event is published when it
+/// was just made: the processor still has it at hand, which it would not if all were made ahead.
+const PORTION: usize = 20;
+const PORTIONS: usize = 15;
+
 #[derive(Debug, Serialize)]
 pub(super) struct Writes {
+    /// Each batch answered before the next is encoded: one sync for each, as the reference has.
     pub(super) batch_1000: Compared,
     pub(super) batch_10000: Compared,
+    /// The next batch encoded while one is synced. Not like for like: small ones may share a sync.
+    pub(super) batch_1000_two_under_way: Compared,
+    pub(super) batch_10000_two_under_way: Compared,
     pub(super) publishers_256: Compared,
     pub(super) topics_100: Compared,
 }
 
 pub(super) fn measure(scratch: &Path, rounds: usize) -> anyhow::Result<Writes> {
     Ok(Writes {
-        batch_1000: batches(scratch, rounds, (1000, 150))?,
-        batch_10000: batches(scratch, rounds, (10_000, 20))?,
+        batch_1000: batches(scratch, rounds, (1000, 150), append_each)?,
+        batch_10000: batches(scratch, rounds, (10_000, 20), append_each)?,
+        batch_1000_two_under_way: batches(scratch, rounds, (1000, 150), append_two_under_way)?,
+        batch_10000_two_under_way: batches(scratch, rounds, (10_000, 20), append_two_under_way)?,
         publishers_256: publishers(scratch, rounds)?,
         topics_100: topics(scratch, rounds)?,
     })
@@ -34,6 +45,7 @@ fn batches(
     scratch: &Path,
     rounds: usize,
     (size, times): (usize, usize),
+    append_all: impl Fn(&Log, &[Append]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Compared> {
     let encoded = raw::encoded_batch(&scratch.join("encoded"), size)?;
     let log_path = scratch.join("batches");
@@ -44,7 +56,7 @@ fn batches(
             timed(|| raw::append_synced(&scratch.join("raw"), &encoded, times));
         written?;
         let batches = make(&mut source, size, times)?;
-        let (appended, time) = timed(|| append_each(&log, &batches));
+        let (appended, time) = timed(|| append_all(&log, &batches));
         appended?;
         log.settle()?;
         Ok((raw_time, time))
@@ -83,23 +95,41 @@ fn append_each(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// As a publisher with much to say does: it encodes the next batch while one is synced, and waits
+/// for a batch as soon as the next one is handed over. If both are waiting when the writer comes,
+/// they share a frame and its sync, unless they are too large for one.
+fn append_two_under_way(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
+    let mut under_way = None;
+    for batch in batches {
+        if let Some(ticket) = under_way.replace(log.append(batch)) {
+            ticket.wait()?;
+        }
+    }
+    under_way.map(Ticket::wait).transpose()?;
+    Ok(())
+}
+
 /// Many publishers, each waiting for its own event, against as many events per sync.
 fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
-    let each = 300;
     let encoded = raw::encoded_batch(&scratch.join("encoded"), PUBLISHERS)?;
     let log_path = scratch.join("publishers");
     let (log, _) = new_log(&log_path, 1)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut source = Source::new(1, 20_000)?;
+    let each = PORTIONS * PORTION;
     let compared = in_turn(rounds, PUBLISHERS * each, || {
         let (written, raw_time) =
             timed(|| raw::append_synced(&scratch.join("raw"), &encoded, each));
         written?;
-        let work = (0..PUBLISHERS)
-            .map(|_| make(&mut source, 1, each))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let (published, time) = timed(|| runtime.block_on(publish_all(&log, work)));
-        published?;
+        let mut time = Duration::ZERO;
+        for _ in 0..PORTIONS {
+            let work = (0..PUBLISHERS)
+                .map(|_| make(&mut source, 1, PORTION))
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            let (published, portion_time) = timed(|| runtime.block_on(publish_all(&log, work)));
+            drop(published?);
+            time += portion_time;
+        }
         log.settle()?;
         Ok((raw_time, time))
     })?;
@@ -108,22 +138,26 @@ fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
     Ok(compared)
 }
 
-async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<()> {
-    let log = Arc::new(log.clone());
+/// Gives the events back, since to free them is no part of publishing.
+async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<Vec<Vec<Append>>> {
     let mut tasks = Vec::new();
     for events in work {
-        let log = Arc::clone(&log);
-        tasks.push(tokio::spawn(async move {
-            for event in &events {
-                log.append(event).await?;
-            }
-            anyhow::Ok(())
-        }));
+        tasks.push(tokio::spawn(publish(log.clone(), events)));
     }
+    let mut published = Vec::new();
     for task in tasks {
-        task.await??;
+        published.push(task.await??);
     }
-    Ok(())
+    Ok(published)
+}
+
+async fn publish(log: Log, mut events: Vec<Append>) -> anyhow::Result<Vec<Append>> {
+    for append in &mut events {
+        // An event gets its id when it is published.
+        append.events.iter_mut().for_each(|event| event.id = EventId::generate());
+        log.append(append).await?;
+    }
+    Ok(events)
 }
 
 /// Batches spread over 100 topics against the same in one topic.

@@ -1,0 +1,220 @@
+use promethean_event::{GroupName, Pattern, Topic};
+
+use super::action::{Action, Area, Resource};
+use super::pattern::{GroupGlob, covers, overlap};
+use super::scope::{self, ScopeError};
+use crate::limits::RULES_MAX;
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Permits, unless something denies.
+    Allow,
+    /// Forbids, whatever permits.
+    Deny,
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Right {
+    /// Storing events.
+    Publish {
+        /// Of these topics.
+        topics: Pattern,
+    },
+    /// Getting events.
+    Subscribe {
+        /// Of these topics.
+        topics: Pattern,
+        /// For these groups. None: for any, and also without one.
+        group: Option<GroupGlob>,
+    },
+    /// Administering.
+    Admin {
+        /// What.
+        area: Area,
+    },
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Permits or forbids.
+    pub effect: Effect,
+    /// What.
+    pub right: Right,
+}
+
+/// What somebody may do. Deny first: the order of the rules does not matter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+}
+
+/// Why a policy is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A scope of ours that is malformed.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    /// Too many rules.
+    #[error("{0} rules are too many; {RULES_MAX} at most")]
+    TooMany(usize),
+    /// The subject cannot stand for `{sub}`.
+    #[error("the subject cannot be a segment of a topic")]
+    Subject,
+}
+
+impl Policy {
+    /// A policy of these rules.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, PolicyError> {
+        if rules.len() > RULES_MAX {
+            return Err(PolicyError::TooMany(rules.len()));
+        }
+        Ok(Self { rules })
+    }
+
+    /// What these scopes allow; scopes of others are passed over.
+    pub fn of_scopes<'a>(scopes: impl IntoIterator<Item = &'a str>) -> Result<Self, PolicyError> {
+        let mut rules = Vec::new();
+        for scope in scopes {
+            rules.extend(scope::read(scope)?);
+            if rules.len() > RULES_MAX {
+                return Err(PolicyError::TooMany(rules.len()));
+            }
+        }
+        Self::new(rules)
+    }
+
+    /// Everything. For servers that were told twice to ask nobody who they are.
+    pub fn everything() -> Self {
+        let rules = ["publish:**", "subscribe:**", "admin:**"];
+        Self::of_scopes(rules).unwrap_or_default()
+    }
+
+    /// This policy and further rules.
+    pub fn with(&self, further: impl IntoIterator<Item = Rule>) -> Result<Self, PolicyError> {
+        Self::new(self.rules.iter().cloned().chain(further).collect())
+    }
+
+    /// Whether it allows nothing at all.
+    pub fn is_empty(&self) -> bool {
+        !self.rules.iter().any(|rule| rule.effect == Effect::Allow)
+    }
+
+    /// The one decision: no rule denies, and one allows.
+    pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
+        if publishes_as_the_system(action, resource) {
+            return false;
+        }
+        let denied = self.of(Effect::Deny).any(|right| right.touches(action, resource));
+        !denied && self.of(Effect::Allow).any(|right| right.grants(action, resource))
+    }
+
+    /// Whether it allows the action for some topic of the pattern. Who asks must ask again for
+    /// every event.
+    pub fn allows_some(&self, action: Action, pattern: &Pattern) -> bool {
+        let resource = Resource::Pattern(pattern, None);
+        self.of(Effect::Allow).any(|right| right.touches(action, resource))
+    }
+
+    fn of(&self, effect: Effect) -> impl Iterator<Item = &Right> {
+        self.rules.iter().filter(move |rule| rule.effect == effect).map(|rule| &rule.right)
+    }
+}
+
+/// Topics of the system's are written by the system, whatever a token says.
+fn publishes_as_the_system(action: Action, resource: Resource<'_>) -> bool {
+    action == Action::Publish
+        && match resource {
+            Resource::Topic(topic, _) => topic.is_system(),
+            Resource::Pattern(pattern, _) => pattern.as_str().starts_with('$'),
+            Resource::Server => false,
+        }
+}
+
+impl Right {
+    /// Whether it is a right to all of the resource.
+    fn grants(&self, action: Action, resource: Resource<'_>) -> bool {
+        self.applies(action, resource, covers)
+    }
+
+    /// Whether it is a right to a part of the resource.
+    fn touches(&self, action: Action, resource: Resource<'_>) -> bool {
+        self.applies(action, resource, overlap)
+    }
+
+    fn applies(
+        &self,
+        action: Action,
+        resource: Resource<'_>,
+        compare: fn(&Pattern, &Pattern) -> bool,
+    ) -> bool {
+        match (self, action.area()) {
+            (Self::Admin { area }, Some(wanted)) => area.includes(wanted),
+            (Self::Publish { topics }, None) if action == Action::Publish => {
+                on_topics(topics, resource, compare)
+            }
+            (Self::Subscribe { topics, group }, None) if action != Action::Publish => {
+                on_topics(topics, resource, compare) && for_group(group.as_ref(), resource)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn on_topics(
+    topics: &Pattern,
+    resource: Resource<'_>,
+    compare: fn(&Pattern, &Pattern) -> bool,
+) -> bool {
+    match resource {
+        Resource::Topic(topic, _) => topics.matches(topic),
+        Resource::Pattern(pattern, _) => compare(topics, pattern),
+        Resource::Server => false,
+    }
+}
+
+fn for_group(wanted: Option<&GroupGlob>, resource: Resource<'_>) -> bool {
+    let group = match resource {
+        Resource::Topic(_, group) | Resource::Pattern(_, group) => group,
+        Resource::Server => None,
+    };
+    match (wanted, group) {
+        (None, _) => true,
+        (Some(wanted), Some(group)) => wanted.matches(group),
+        (Some(_), None) => false,
+    }
+}
+
+/// A rule of the configuration, in which `{sub}` stands for who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleTemplate {
+    /// Permits or forbids.
+    pub effect: Effect,
+    /// A scope, with `{sub}` where a segment or a group may stand.
+    pub scope: String,
+}
+
+impl RuleTemplate {
+    /// The rule for one subject. A subject that is not a plain name is refused rather than
+    /// escaped: with a dot or a star in it, it would reach into the topics of others.
+    pub fn rule_for(&self, subject: &str) -> Result<Rule, PolicyError> {
+        let text = if self.scope.contains("{sub}") {
+            let plain = Topic::new(subject).is_ok_and(|topic| topic.segments().count() == 1);
+            if !plain || GroupName::new(subject).is_err() {
+                return Err(PolicyError::Subject);
+            }
+            self.scope.replace("{sub}", subject)
+        } else {
+            self.scope.clone()
+        };
+        let rule = scope::read(&text)?.ok_or(PolicyError::Subject)?;
+        Ok(Rule { effect: self.effect, right: rule.right })
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use super::action::{Action, Resource};
+use super::policy::Policy;
+use crate::rejection::{Code, Rejection};
+
+/// Somebody whose credential was accepted. Belongs to one connection or request.
+#[derive(Debug, Clone)]
+pub struct Principal {
+    subject: Arc<str>,
+    policy: Arc<Policy>,
+    expires_at_ms: Option<u64>,
+}
+
+impl Principal {
+    /// A principal whose credential ends at `expires_at_ms`, epoch milliseconds, if it does.
+    pub fn new(subject: &str, policy: Policy, expires_at_ms: Option<u64>) -> Self {
+        Self { subject: subject.into(), policy: Arc::new(policy), expires_at_ms }
+    }
+
+    /// Whoever asks, on a server that asks nobody.
+    pub fn anonymous() -> Self {
+        Self::new("anonymous", Policy::everything(), None)
+    }
+
+    /// Who it is.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// What it may do.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// When the credential ends, in epoch milliseconds.
+    pub const fn expires_at_ms(&self) -> Option<u64> {
+        self.expires_at_ms
+    }
+
+    /// Whether the credential has run out at `now_ms`.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_at_ms.is_some_and(|end| end <= now_ms)
+    }
+}
+
+/// The one question. The refusal does not say which rule it was.
+pub fn authorize(
+    principal: &Principal,
+    action: Action,
+    resource: Resource<'_>,
+) -> Result<(), Rejection> {
+    if principal.policy.allows(action, resource) {
+        return Ok(());
+    }
+    Err(Rejection::plain(Code::Forbidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_do_not_echo_the_policy() {
+        let policy = Policy::of_scopes(["publish:secret.name"]).unwrap();
+        let principal = Principal::new("ann", policy, Some(10));
+        let refused = authorize(&principal, Action::OpsAdmin, Resource::Server).unwrap_err();
+        assert_eq!(refused, Rejection::plain(Code::Forbidden));
+        assert!(principal.is_expired(10) && !principal.is_expired(9));
+    }
+
+    #[test]
+    fn rights_belong_to_one_principal() {
+        // Pitfall 65: the last login's rights applied to all sockets.
+        let ann = Principal::new("ann", Policy::of_scopes(["admin:ops"]).unwrap(), None);
+        let bob = Principal::new("bob", Policy::default(), None);
+        assert!(authorize(&ann, Action::OpsRead, Resource::Server).is_ok());
+        assert!(authorize(&bob, Action::OpsRead, Resource::Server).is_err());
+        assert!(authorize(&Principal::anonymous(), Action::OpsRead, Resource::Server).is_ok());
+    }
+}

@@ -1,0 +1,84 @@
+use promethean_event::frame::{Corr, Target};
+
+use crate::rejection::{Code, Rejection};
+use crate::session::{Done, Feed, Session, Success};
+
+/// The subscription that is meant.
+pub(super) fn find(session: &Session, target: &Target) -> Result<u32, Rejection> {
+    let found = session.subscriptions.iter().find(|(number, one)| one.is(target, **number));
+    found
+        .map(|(number, _)| *number)
+        .ok_or_else(|| Rejection::new(Code::NotFound, "there is no such subscription here"))
+}
+
+pub(super) fn done(session: &mut Session, corr: Option<&Corr>) {
+    let result = Ok(Success::default());
+    session.answer(Done { corr: corr.cloned(), reply: true, result });
+}
+
+/// Nothing new; what is out stays out.
+pub(super) fn pause(
+    session: &mut Session,
+    corr: Option<&Corr>,
+    target: &Target,
+) -> Result<(), Rejection> {
+    let number = find(session, target)?;
+    if let Some(subscription) = session.subscriptions.get_mut(&number) {
+        subscription.paused = true;
+        if let Feed::Member(member) = &subscription.feed {
+            member.seat().pause();
+        }
+    }
+    done(session, corr);
+    Ok(())
+}
+
+/// New events again.
+pub(super) fn resume(
+    session: &mut Session,
+    corr: Option<&Corr>,
+    target: &Target,
+) -> Result<(), Rejection> {
+    let number = find(session, target)?;
+    resume_one(session, number);
+    done(session, corr);
+    Ok(())
+}
+
+pub(super) fn resume_all(session: &mut Session) {
+    let numbers: Vec<u32> = session.subscriptions.keys().copied().collect();
+    numbers.into_iter().for_each(|number| resume_one(session, number));
+}
+
+fn resume_one(session: &mut Session, number: u32) {
+    if let Some(subscription) = session.subscriptions.get_mut(&number) {
+        subscription.paused = false;
+        if let Feed::Member(member) = &subscription.feed {
+            member.seat().resume();
+        }
+    }
+}
+
+/// That many more.
+pub(super) fn credit(
+    session: &mut Session,
+    corr: Option<&Corr>,
+    target: &Target,
+    events: u32,
+) -> Result<(), Rejection> {
+    let number = find(session, target)?;
+    if let Some(subscription) = session.subscriptions.get_mut(&number) {
+        match &subscription.feed {
+            Feed::Member(member) => member.seat().credit(events),
+            Feed::Tail(..) => {
+                let credit = subscription.credit.get_or_insert(0);
+                *credit = credit.saturating_add(events);
+            }
+        }
+    }
+    // Credits are given all the time: only who asks by name hears of it.
+    if corr.is_some() {
+        done(session, corr);
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean::{Filter, Mode, Start};
+use promethean_event::frame::{AckMode, Corr, From, GroupMode, ServerFrame, Subscribe};
+use promethean_event::{GroupName, Timestamp};
+
+use crate::access::{Action, Principal, Resource, authorize};
+use crate::edge::Edge;
+use crate::filter::Expression;
+use crate::limits::{EVENTS_FRAME_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX};
+use crate::rejection::{Code, Rejection};
+use crate::session::{Dialect, Done, Feed, Session, Subscription, Success};
+use crate::tail::{Begin, Tail, TailWish};
+
+/// Which frame it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// SUBSCRIBE, answered by OK.
+    New,
+    /// RESUME, answered by RESUMED.
+    Again,
+}
+
+/// Makes a subscription. Nothing else of the connection is looked at until it is there: what
+/// follows may be about it.
+pub(super) async fn run(
+    session: &mut Session,
+    principal: &Principal,
+    corr: Option<&Corr>,
+    wish: Subscribe,
+    kind: Kind,
+) -> Result<(), Rejection> {
+    if session.drain {
+        return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
+    }
+    let max = session.edge.settings.bounds.subscriptions;
+    if session.subscriptions.len() >= max {
+        return Err(Rejection::new(Code::Limit, format!("{max} subscriptions at a time")));
+    }
+    let filter = wish.opts.filter.as_deref().map(Expression::compile).transpose()?;
+    let edge = Arc::clone(&session.edge);
+    session.numbers += 1;
+    let number = session.numbers;
+    let mut gaps = Vec::new();
+    let mut after = Vec::new();
+    let feed = if let Some(group) = &wish.group {
+        for pattern in &wish.topics {
+            authorize(principal, Action::Subscribe, Resource::Pattern(pattern, Some(group)))?;
+        }
+        refuse_twice(session, &wish, group)?;
+        join(&edge, &wish, group, filter).await?
+    } else {
+        let tail = follow(&edge, principal, &wish, filter).await?;
+        (gaps, after) = (tail.gaps().await?, tail.cursors());
+        Subscription::follow(tail)
+    };
+    let subscription = Subscription {
+        feed,
+        batch: batch_size(session, &wish),
+        auto_ack: wish.opts.ack == Some(AckMode::Auto),
+        max_attempts: wish.opts.max_attempts.unwrap_or(5),
+        ack_timeout_ms: wish.opts.ack_timeout_ms.unwrap_or(30_000),
+        paused: false,
+        credit: wish.opts.credit.filter(|_| wish.group.is_none()),
+        out: HashMap::new(),
+        counters: HashMap::new(),
+        group: wish.group,
+        topics: wish.topics,
+    };
+    session.subscriptions.insert(number, subscription);
+    if kind == Kind::Again {
+        let recovered = gaps.is_empty();
+        session.say(&ServerFrame::Resumed {
+            corr,
+            sub: number,
+            recovered,
+            gaps: &gaps,
+            after: &after,
+        });
+        return Ok(());
+    }
+    let sub = (session.dialect == Dialect::V1).then_some(number);
+    let result = Ok(Success { sub, ..Success::default() });
+    session.answer(Done { corr: corr.cloned(), reply: true, result });
+    Ok(())
+}
+
+/// Plain clients name a subscription by topic and group: the same pair twice could not be told
+/// apart.
+fn refuse_twice(session: &Session, wish: &Subscribe, group: &GroupName) -> Result<(), Rejection> {
+    let same = |one: &Subscription| {
+        one.group.as_ref() == Some(group) && one.topics.iter().any(|t| wish.topics.contains(t))
+    };
+    if session.dialect == Dialect::Plain && session.subscriptions.values().any(same) {
+        return Err(Rejection::new(Code::Conflict, "this connection has that subscription"));
+    }
+    Ok(())
+}
+
+fn batch_size(session: &Session, wish: &Subscribe) -> Option<usize> {
+    let batched = session.dialect == Dialect::V1 && wish.opts.batch == Some(true);
+    let size = wish.opts.batch_size.unwrap_or(100).clamp(1, EVENTS_FRAME_MAX);
+    batched.then_some(size as usize)
+}
+
+async fn join(
+    edge: &Edge,
+    wish: &Subscribe,
+    group: &GroupName,
+    filter: Option<Expression>,
+) -> Result<Feed, Rejection> {
+    let opts = &wish.opts;
+    let topics = wish.topics.iter().map(|topic| topic.as_str());
+    let start = match opts.from.unwrap_or_default() {
+        From::Latest => Start::Latest,
+        From::Earliest => Start::Earliest,
+        From::Ts => Start::At(opts.ts.ok_or_else(|| needs("ts"))?),
+        From::AfterId => Start::AfterId(opts.after_id.ok_or_else(|| needs("after_id"))?),
+    };
+    let mut join = edge
+        .bus
+        .subscribe_to(topics, group.as_str())
+        .from(start)
+        .max_in_flight(opts.max_in_flight.unwrap_or(IN_FLIGHT_MAX).clamp(1, IN_FLIGHT_MAX))
+        .batch_size(opts.batch_size.unwrap_or(100).clamp(1, EVENTS_FRAME_MAX));
+    if let Some(millis) = opts.ack_timeout_ms {
+        if !(1..=LEASE_MS_MAX).contains(&millis) {
+            let detail = format!("ack_timeout_ms is 1 to {LEASE_MS_MAX}");
+            return Err(Rejection::new(Code::BadRequest, detail));
+        }
+        join = join.ack_timeout(Duration::from_millis(millis.into()));
+    }
+    if let Some(attempts) = opts.max_attempts {
+        join = join.max_attempts(attempts);
+    }
+    if opts.mode == Some(GroupMode::Partitioned) {
+        join = join.mode(Mode::Partitioned);
+    }
+    if let Some(credit) = opts.credit {
+        join = join.credits(credit);
+    }
+    if let Some(expression) = filter {
+        let name = expression.source().to_owned();
+        join = join.filter(Filter::new(&name, move |event| expression.wants(event)));
+    }
+    Ok(Feed::Member(join.member().await?))
+}
+
+async fn follow(
+    edge: &Arc<Edge>,
+    principal: &Principal,
+    wish: &Subscribe,
+    filter: Option<Expression>,
+) -> Result<Tail, Rejection> {
+    for pattern in &wish.topics {
+        if !principal.policy().allows_some(Action::Read, pattern) {
+            return Err(Rejection::plain(Code::Forbidden));
+        }
+    }
+    let opts = &wish.opts;
+    let begin = match opts.from.unwrap_or_default() {
+        From::Latest => Begin::Latest,
+        From::Earliest => Begin::Earliest,
+        From::Ts => Begin::At(opts.ts.unwrap_or(Timestamp::from_millis(0))),
+        From::AfterId => Begin::AfterId(opts.after_id.ok_or_else(|| needs("after_id"))?),
+    };
+    let wish = TailWish {
+        topics: wish.topics.clone(),
+        begin,
+        after: opts.after.clone(),
+        filter,
+        principal: principal.clone(),
+    };
+    Tail::start(Arc::clone(edge), wish).await
+}
+
+fn needs(member: &str) -> Rejection {
+    Rejection::new(Code::BadRequest, format!("opts needs {member:?} with that \"from\""))
+}

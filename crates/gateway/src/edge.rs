@@ -1,0 +1,162 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use promethean::Bus;
+use promethean::store::Put;
+use promethean_event::{EventId, Key, Payload, Topic};
+use tokio::sync::watch;
+
+use crate::access::{AuthFailure, Principal};
+use crate::clock::Clock;
+use crate::limits::AUTH_FAILURES_MAX;
+use crate::metrics::Metrics;
+use crate::quota::{Buckets, Rate, Refusal};
+use crate::rejection::{Code, Rejection};
+use crate::settings::{Access, Settings};
+
+/// What all connections of a server stand on.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) bus: Bus,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    /// Names the store, so that positions of another one are not taken for its own.
+    pub(crate) epoch: String,
+    /// Whether the server is stopping.
+    pub(crate) draining: watch::Sender<bool>,
+    topics: Option<Buckets<Topic>>,
+    principals: Option<Buckets<Arc<str>>>,
+    strangers: Option<Buckets<IpAddr>>,
+}
+
+impl Edge {
+    pub(crate) async fn new(bus: Bus, settings: Settings) -> Self {
+        let epoch = epoch(&bus).await;
+        Self {
+            topics: settings.rates.topic.map(Buckets::new),
+            principals: settings.rates.principal.map(Buckets::new),
+            strangers: Rate::per_minute(AUTH_FAILURES_MAX).ok().map(Buckets::new),
+            clock: Clock::start(),
+            metrics: Metrics::default(),
+            draining: watch::Sender::new(false),
+            epoch,
+            settings,
+            bus,
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Whoever needs no credential here, or nobody.
+    pub(crate) fn anonymous(&self) -> Option<Principal> {
+        matches!(self.settings.access, Access::Anonymous).then(Principal::anonymous)
+    }
+
+    /// Whose credential it is. All failures look the same from outside; only too many of them
+    /// from one address are told apart.
+    pub(crate) fn authenticate(
+        &self,
+        credential: &str,
+        peer: IpAddr,
+    ) -> Result<Principal, Rejection> {
+        let Access::Required(authenticator) = &self.settings.access else {
+            return Ok(Principal::anonymous());
+        };
+        let failure = match authenticator.authenticate(credential, self.clock.now_ms()) {
+            Ok(principal) => return Ok(principal),
+            Err(failure) => failure,
+        };
+        self.count_refusal(Code::Unauthorized);
+        let reason = match failure {
+            AuthFailure::Refused(reason) => reason,
+            AuthFailure::NeedsKeys | AuthFailure::Unavailable => {
+                tracing::warn!(%peer, "the keys of the issuer are not there");
+                return Err(Rejection::plain(Code::NotReady).after_ms(1_000));
+            }
+        };
+        tracing::info!(%peer, reason, "a credential was refused");
+        if let Some(Err(Refusal::Wait(wait))) =
+            self.strangers.as_ref().map(|known| known.take(&peer, self.clock.elapsed(), 1))
+        {
+            return Err(Rejection::plain(Code::RateLimited).after_ms(millis(wait)));
+        }
+        Err(Rejection::plain(Code::Unauthorized))
+    }
+
+    /// Takes events out of the buckets of a principal and of the topics they are for.
+    pub(crate) fn admit<'a>(
+        &self,
+        principal: &Principal,
+        topics: impl Iterator<Item = &'a Topic>,
+        events: u32,
+    ) -> Result<(), Rejection> {
+        let now = self.clock.elapsed();
+        if let Some(buckets) = &self.principals {
+            let taken = buckets.take(&principal.subject().into(), now, events);
+            taken.map_err(|refusal| limited("this token", refusal))?;
+        }
+        if let Some(buckets) = &self.topics {
+            for topic in topics {
+                let taken = buckets.take(topic, now, 1);
+                taken.map_err(|refusal| limited("this topic", refusal))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count_refusal(&self, code: Code) {
+        self.metrics.refused.add(code.as_str(), "", 1);
+    }
+
+    pub(crate) fn count_published(&self, topic: &Topic) {
+        self.metrics.published.of(topic.as_str(), "").fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until the server is told to stop. The sender lives as long as the edge.
+pub(crate) async fn stopped(draining: &mut watch::Receiver<bool>) {
+    let _ = draining.wait_for(|stop| *stop).await;
+}
+
+/// What a bucket said, to a client.
+pub(crate) fn limited(whose: &str, refusal: Refusal) -> Rejection {
+    match refusal {
+        Refusal::Wait(wait) => {
+            Rejection::new(Code::RateLimited, format!("the rate of {whose} is used up"))
+                .after_ms(millis(wait))
+        }
+        Refusal::Never => {
+            Rejection::new(Code::TooLarge, format!("more events at once than {whose} may send"))
+        }
+    }
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// The name of the store: made once, then kept in it. A store that cannot keep it gets another
+/// name each time, so that nobody resumes on a wrong guess.
+async fn epoch(bus: &Bus) -> String {
+    const SPACE: &str = "edge";
+    let fresh = EventId::generate().to_string();
+    let (Ok(key), Ok(value)) = (Key::new("epoch"), Payload::of(&fresh)) else {
+        return fresh;
+    };
+    let known = |entries: Vec<promethean::store::Entry>| {
+        let entry = entries.into_iter().find(|entry| entry.key == key)?;
+        entry.value.decode::<String>().ok()
+    };
+    if let Some(epoch) = bus.store().entries(SPACE).await.ok().and_then(known) {
+        return epoch;
+    }
+    let put = Put { space: SPACE, key, value: Some(value), expect: Some(0) };
+    // If another one was faster, clients resume from scratch once: no harm.
+    let _ = bus.store().put(vec![put]).await;
+    fresh
+}

@@ -1,0 +1,139 @@
+//! What went wrong in the bus, as a refusal to a client. Texts of the bus about what the client
+//! sent are passed on; texts about disks and drivers are not.
+
+use promethean::member::Refusal;
+use promethean::store::{AppendError, ReadError, SaveError};
+use promethean::{AckError, DeadLetterError, GroupError, PublishError};
+
+use crate::filter::FilterError;
+use crate::rejection::{Code, Rejection};
+
+impl From<PublishError> for Rejection {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Append(error) => error.into(),
+            PublishError::Define { source, .. } => source.into(),
+            PublishError::UnknownTopic(_) => Self::new(Code::NotFound, error.to_string()),
+            PublishError::System(_) => Self::plain(Code::Forbidden),
+            other => Self::new(Code::InvalidEvent, other.to_string()),
+        }
+    }
+}
+
+impl From<AppendError> for Rejection {
+    fn from(error: AppendError) -> Self {
+        let code = match error {
+            AppendError::Empty => Code::BadRequest,
+            AppendError::TooLarge { .. } => Code::TooLarge,
+            AppendError::UnknownTopic(_) | AppendError::UnknownLane(_) => Code::NotFound,
+            AppendError::IdConflict { .. } => Code::IdConflict,
+            AppendError::OffsetMismatch { .. } => Code::PreconditionFailed,
+            AppendError::Unavailable(_) | AppendError::Busy(_) => {
+                return Self::plain(Code::NotReady).after_ms(1_000);
+            }
+            AppendError::NoSpace => return Self::plain(Code::NoSpace),
+            AppendError::StorageFailed(_) => return Self::plain(Code::ReadOnly),
+            AppendError::Indeterminate(_) => {
+                return Self::new(Code::Indeterminate, "publish again with the same id");
+            }
+            AppendError::Closed => return Self::plain(Code::GoingAway),
+            _ => return Self::plain(Code::Internal),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<SaveError> for Rejection {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Append(error) => error.into(),
+            SaveError::TooManyTopics(_) => Self::plain(Code::Quota),
+            SaveError::PartitionsFixed { .. } => Self::new(Code::Conflict, error.to_string()),
+            SaveError::Changed { .. } => Self::plain(Code::PreconditionFailed),
+            SaveError::UnknownGroup(_) => Self::plain(Code::NotFound),
+            SaveError::Fenced => Self::plain(Code::Fenced),
+            _ => Self::plain(Code::Internal),
+        }
+    }
+}
+
+impl From<ReadError> for Rejection {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::UnknownLane => Self::plain(Code::NotFound),
+            ReadError::BeyondEnd { .. } => Self::new(Code::BadRequest, error.to_string()),
+            _ => Self::plain(Code::Internal),
+        }
+    }
+}
+
+impl From<GroupError> for Rejection {
+    fn from(error: GroupError) -> Self {
+        let code = match &error {
+            GroupError::Name(_)
+            | GroupError::Pattern(_)
+            | GroupError::Settings(_)
+            | GroupError::BeyondEnd { .. } => Code::BadRequest,
+            GroupError::Unknown(_)
+            | GroupError::NotRead { .. }
+            | GroupError::UnknownTopic(_)
+            | GroupError::UnknownEvent(_) => Code::NotFound,
+            GroupError::OtherSettings { .. } | GroupError::InUse { .. } => Code::Conflict,
+            GroupError::Refused(refusal) => return (*refusal).into(),
+            GroupError::Read(error) => return error.clone().into(),
+            GroupError::Save(error) => return error.clone().into(),
+            GroupError::Failed(_) => return Self::plain(Code::ReadOnly),
+            _ => return Self::plain(Code::Internal),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<DeadLetterError> for Rejection {
+    fn from(error: DeadLetterError) -> Self {
+        match error {
+            DeadLetterError::Unknown(_) => Self::plain(Code::NotFound),
+            DeadLetterError::NotWaiting { .. } => Self::new(Code::Conflict, error.to_string()),
+            DeadLetterError::Group(error) => error.into(),
+            DeadLetterError::Publish(error) => error.into(),
+            DeadLetterError::Read(error) => error.into(),
+            DeadLetterError::Save(error) => error.into(),
+            _ => Self::plain(Code::Internal),
+        }
+    }
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        let (code, detail) = match refusal {
+            Refusal::AlreadyDone => (Code::Conflict, "the event is done already"),
+            Refusal::StaleToken => (Code::StaleToken, "the event was delivered again since"),
+            Refusal::LeaseLost => (Code::StaleToken, "the lease ran out, or belongs to another"),
+            Refusal::Fenced => (Code::Fenced, "the group was moved since"),
+            Refusal::LeaseAtMaximum => (Code::Conflict, "the lease has its greatest length"),
+            Refusal::BeyondTail => (Code::BadRequest, "the position lies beyond the last event"),
+            Refusal::ReleasedTooOften => (Code::Conflict, "it has been released too often"),
+            _ => (Code::UnknownId, "no such delivery is out"),
+        };
+        Self::new(code, detail)
+    }
+}
+
+impl From<AckError> for Rejection {
+    fn from(error: AckError) -> Self {
+        match error {
+            AckError::AlreadyDone => Refusal::AlreadyDone.into(),
+            AckError::LeaseLost => Refusal::LeaseLost.into(),
+            AckError::Fenced => Refusal::Fenced.into(),
+            AckError::LeaseAtMaximum => Refusal::LeaseAtMaximum.into(),
+            AckError::Unknown => Refusal::Unknown.into(),
+            _ => Self::plain(Code::ReadOnly),
+        }
+    }
+}
+
+impl From<FilterError> for Rejection {
+    fn from(error: FilterError) -> Self {
+        Self::new(Code::InvalidFilter, error.to_string())
+    }
+}

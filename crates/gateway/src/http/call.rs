@@ -1,0 +1,160 @@
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http_body_util::BodyExt;
+use promethean_event::{EventId, GroupName, Topic};
+use tokio::time::timeout;
+
+use super::Peer;
+use crate::access::{Action, Principal, Resource, authorize};
+use crate::edge::Edge;
+use crate::limits::{PAGE_EVENTS, PAGE_EVENTS_MAX};
+use crate::rejection::{Code, Rejection};
+
+/// A request that may go ahead, with who makes it.
+pub(super) struct Call {
+    pub(super) edge: Arc<Edge>,
+    pub(super) principal: Principal,
+    pub(super) peer: Peer,
+    pub(super) params: Vec<(String, String)>,
+    pub(super) query: Query,
+    pub(super) head: Parts,
+    /// In a lock because a body is not to be looked at from two threads; nobody does.
+    pub(super) body: Mutex<Body>,
+}
+
+pub(super) fn request_id() -> String {
+    EventId::generate().to_string()
+}
+
+impl Call {
+    /// A part of the address.
+    pub(super) fn param<T: FromStr>(&self, name: &str) -> Result<T, Rejection>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let found = self.params.iter().find(|(known, _)| known == name);
+        let text = found.map(|(_, value)| value.as_str()).unwrap_or_default();
+        text.parse().map_err(|error: T::Err| Rejection::new(Code::BadRequest, error.to_string()))
+    }
+
+    /// Asks for the right to do something to a topic.
+    pub(super) fn authorize(
+        &self,
+        action: Action,
+        topic: &Topic,
+        group: Option<&GroupName>,
+    ) -> Result<(), Rejection> {
+        authorize(&self.principal, action, Resource::Topic(topic, group))
+    }
+
+    /// The whole body, within its size and time.
+    pub(super) async fn body(&mut self, max: usize) -> Result<Bytes, Rejection> {
+        let bounds = self.edge.settings.bounds;
+        let too_large =
+            || Rejection::new(Code::TooLarge, format!("a body has {max} bytes at most"));
+        let kept = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let body = std::mem::replace(kept, Body::empty());
+        if http_body::Body::size_hint(&body).lower() > max as u64 {
+            return Err(too_large());
+        }
+        let read = async move {
+            let mut body = body;
+            let mut bytes = BytesMut::new();
+            loop {
+                let frame = timeout(bounds.body_idle, body.frame()).await;
+                let frame = frame.map_err(|_| Rejection::plain(Code::SlowRequest))?;
+                let Some(frame) = frame else {
+                    return Ok(bytes.freeze());
+                };
+                let frame =
+                    frame.map_err(|_| Rejection::new(Code::BadRequest, "the body broke off"))?;
+                let Ok(piece) = frame.into_data() else {
+                    continue;
+                };
+                if bytes.len() + piece.len() > max {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&piece);
+            }
+        };
+        timeout(bounds.body, read).await.map_err(|_| Rejection::plain(Code::SlowRequest))?
+    }
+}
+
+/// The part of an address after `?`: each name once, each name known.
+#[derive(Debug, Default)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn read(text: Option<&str>) -> Self {
+        let pairs = form_urlencoded::parse(text.unwrap_or_default().as_bytes());
+        Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    /// Adds what the address says elsewhere.
+    pub(super) fn insert(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// Refuses names that a resource does not have: a misspelt filter would otherwise show all.
+    pub(super) fn only(&self, names: &[&str]) -> Result<(), Rejection> {
+        for (index, (name, _)) in self.0.iter().enumerate() {
+            if !names.contains(&name.as_str()) {
+                let known = names.join(", ");
+                let name: String = name.chars().take(64).collect();
+                return Err(bad(format!("there is no parameter {name:?}; there are: {known}")));
+            }
+            let again = self.0.iter().skip(index + 1).any(|(other, _)| other == name);
+            if again && name != "key" {
+                return Err(bad(format!("parameter {name} is given twice")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn parsed<T: FromStr>(&self, name: &str) -> Result<Option<T>, Rejection>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|error: T::Err| bad(format!("{name}: {error}")))
+    }
+
+    pub(super) fn needed<T: FromStr>(&self, name: &str) -> Result<T, Rejection>
+    where
+        T::Err: std::fmt::Display,
+    {
+        self.parsed(name)?.ok_or_else(|| bad(format!("parameter {name} is missing")))
+    }
+
+    /// How many events are wanted.
+    pub(super) fn limit(&self) -> Result<usize, Rejection> {
+        match self.parsed::<usize>("limit")? {
+            None => Ok(PAGE_EVENTS),
+            Some(limit @ 1..=PAGE_EVENTS_MAX) => Ok(limit),
+            Some(_) => Err(bad(format!("limit is 1 to {PAGE_EVENTS_MAX}"))),
+        }
+    }
+}
+
+fn bad(detail: String) -> Rejection {
+    Rejection::new(Code::BadRequest, detail)
+}

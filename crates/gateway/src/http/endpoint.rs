@@ -1,0 +1,185 @@
+use std::sync::{Arc, Mutex};
+
+use axum::RequestPartsExt;
+use axum::extract::{RawPathParams, Request};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, header};
+use tracing::Instrument;
+
+use super::Peer;
+use super::answer;
+use super::call::{Call, Query, request_id};
+use crate::access::{Action, Principal, Resource, authorize};
+use crate::edge::Edge;
+use crate::limits::URI_BYTES_MAX;
+use crate::rejection::{Code, Rejection};
+
+/// Who may use a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Anybody: it says nothing about anybody's events.
+    Open,
+    /// Who has this right over the server.
+    Server(Action),
+    /// Who has this right over the topics that the request names; the resource asks.
+    Topics(Action),
+    /// Anybody may begin; every frame is asked for its own right.
+    Frames,
+}
+
+/// What a resource does.
+pub(super) type Act = fn(Call) -> BoxFuture<'static, Result<Response, Rejection>>;
+
+/// A method of a resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endpoint {
+    pub(crate) method: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) guard: Guard,
+    /// What it does, in a sentence, for the description of the interface.
+    pub(crate) summary: &'static str,
+    /// Its query parameters.
+    pub(crate) query: &'static [&'static str],
+    pub(super) act: Act,
+}
+
+/// What is done to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+}
+
+impl Verb {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+        }
+    }
+
+    const fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Its place in the router.
+    pub(super) fn route(self, edge: &Arc<Edge>) -> MethodRouter {
+        let edge = Arc::clone(edge);
+        on(self.method.filter(), move |request: Request| self.run(Arc::clone(&edge), request))
+    }
+
+    async fn run(self, edge: Arc<Edge>, request: Request) -> Response {
+        let id = request_id();
+        let span = tracing::info_span!("request", id, path = self.path);
+        let answered = self.answered(Arc::clone(&edge), request).instrument(span.clone()).await;
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(refusal) => {
+                let _entered = span.enter();
+                tracing::debug!(code = refusal.code.as_str(), "refused");
+                answer::problem(&edge, &refusal, &id)
+            }
+        };
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert("x-request-id", id);
+        }
+        response
+    }
+
+    async fn answered(self, edge: Arc<Edge>, request: Request) -> Result<Response, Rejection> {
+        admit_request(&edge, &request)?;
+        let query = Query::read(request.uri().query());
+        let peer = request.extensions().get::<Peer>().cloned();
+        let peer = peer.ok_or(Rejection::plain(Code::Internal))?;
+        let principal = self.principal(&edge, &request, &peer)?;
+        if let Guard::Server(action) = self.guard {
+            authorize(&principal, action, Resource::Server)?;
+        }
+        query.only(self.query)?;
+        let (mut head, body) = request.into_parts();
+        let params = head.extract::<RawPathParams>().await;
+        let params =
+            params.map_err(|_| Rejection::new(Code::BadRequest, "the address is not UTF-8"))?;
+        let params =
+            params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let body = Mutex::new(body);
+        (self.act)(Call { edge, principal, peer, params, query, head, body }).await
+    }
+
+    /// Who asks. A credential that is there is looked at even where none is needed.
+    fn principal(
+        self,
+        edge: &Edge,
+        request: &Request,
+        peer: &Peer,
+    ) -> Result<Principal, Rejection> {
+        if let Some(credential) = bearer(request.headers())? {
+            return edge.authenticate(credential, peer.address.ip());
+        }
+        if let Some(anonymous) = edge.anonymous() {
+            return Ok(anonymous);
+        }
+        match self.guard {
+            Guard::Open | Guard::Frames => {
+                Ok(Principal::new("", crate::access::Policy::default(), Some(0)))
+            }
+            Guard::Server(_) | Guard::Topics(_) => Err(Rejection::plain(Code::Unauthorized)),
+        }
+    }
+}
+
+/// The credential of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Rejection> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
+    let refused = || Rejection::plain(Code::Unauthorized);
+    if given.next().is_some() {
+        return Err(refused());
+    }
+    let value = value.to_str().map_err(|_| refused())?;
+    let (scheme, token) = value.split_once(' ').ok_or_else(refused)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(refused());
+    }
+    Ok(Some(token.trim()))
+}
+
+/// What every request has to pass, also those to nowhere: its address, whom it thinks it talks
+/// to, and which page sent it.
+pub(super) fn admit_request(edge: &Edge, request: &Request) -> Result<(), Rejection> {
+    let uri = request.uri();
+    let length = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if length > URI_BYTES_MAX {
+        return Err(Rejection::plain(Code::UriTooLong));
+    }
+    let query = Query::read(uri.query());
+    if ["token", "access_token", "auth", "jwt", "api_key"].iter().any(|name| query.has(name)) {
+        return Err(Rejection::new(
+            Code::TokenInQuery,
+            "send it as Authorization: Bearer, or in an AUTH frame",
+        ));
+    }
+    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("?"));
+    if !host.is_some_and(|host| edge.settings.is_host(host)) {
+        return Err(Rejection::plain(Code::HostRefused));
+    }
+    let foreign = |origin: &HeaderValue| {
+        !origin.to_str().is_ok_and(|origin| edge.settings.is_origin(origin, host))
+    };
+    if request.headers().get_all(header::ORIGIN).iter().any(foreign) {
+        return Err(Rejection::plain(Code::OriginRefused));
+    }
+    if edge.is_draining() && request.method() == Method::POST {
+        return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
+    }
+    Ok(())
+}

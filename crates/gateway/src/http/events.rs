@@ -1,0 +1,184 @@
+//! The events of a topic: a page of them, or, for those who accept an event stream, all of them as
+//! they come. The id of a streamed event says how far every partition was: a browser that connects
+//! again sends it back, and misses nothing.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use http::header;
+use promethean_event::frame::write_event;
+use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp, Topic};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::answer;
+use super::call::Call;
+use super::endpoint::{Endpoint, Guard, Verb};
+use super::replay::page;
+use super::scan::Scan;
+use crate::access::Action;
+use crate::edge::stopped;
+use crate::filter::Expression;
+use crate::intake::write_cloud_event;
+use crate::rejection::{Code, Rejection};
+use crate::tail::{Begin, Followed, Tail, TailWish};
+
+pub(super) const ENDPOINT: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/events/{topic}",
+    guard: Guard::Topics(Action::Read),
+    summary: "Events of a topic: a page, or with Accept: text/event-stream all as they come.",
+    query: &["from", "until", "after", "filter", "limit", "partition"],
+    act: |call| events(call).boxed(),
+};
+
+const STREAM: &str = "text/event-stream";
+const CLOUD_BATCH: &str = "application/cloudevents-batch+json";
+/// A comment keeps proxies from closing a stream that is quiet.
+const QUIET: Duration = Duration::from_secs(15);
+
+async fn events(mut call: Call) -> Result<Response, Rejection> {
+    let topic: Topic = call.param("topic")?;
+    call.authorize(Action::Read, &topic, None)?;
+    let accept = call.head.headers.get(header::ACCEPT).and_then(|kind| kind.to_str().ok());
+    let accept = accept.unwrap_or_default().to_owned();
+    if accept.contains(STREAM) {
+        return follow(call, topic).await;
+    }
+    let limit = call.query.limit()?;
+    call.query.insert("topic", topic.as_str());
+    let mut scan = Scan::of(&call).await?;
+    let found = scan.page(&call.edge, limit).await?;
+    if !accept.contains(CLOUD_BATCH) {
+        return Ok(answer::bytes(200, answer::JSON, page(&found)));
+    }
+    let mut out = b"[".to_vec();
+    for (index, stored) in found.events.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_cloud_event(&mut out, &stored.event);
+    }
+    out.push(b']');
+    Ok(answer::bytes(200, CLOUD_BATCH, out))
+}
+
+async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {
+    let resumed = call.head.headers.get("last-event-id");
+    let after = match resumed.map(|id| id.to_str().unwrap_or("?")).filter(|id| !id.is_empty()) {
+        Some(id) => read_id(id, &topic)
+            .ok_or_else(|| Rejection::new(Code::BadRequest, "Last-Event-ID is not one of ours"))?,
+        None => Vec::new(),
+    };
+    let begin = match call.query.text("from") {
+        None | Some("latest") => Begin::Latest,
+        Some("earliest") => Begin::Earliest,
+        Some(_) => Begin::At(Timestamp::from_millis(call.query.needed("from")?)),
+    };
+    let wish = TailWish {
+        topics: vec![Pattern::exact(&topic)],
+        begin,
+        after,
+        filter: call.query.text("filter").map(Expression::compile).transpose()?,
+        principal: call.principal.clone(),
+    };
+    let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
+    let follow = Follow {
+        tail,
+        draining: call.edge.draining.subscribe(),
+        expires: call.principal.expires_at_ms().map(|ms| call.edge.clock.instant_of(ms)),
+    };
+    let pieces = stream::unfold(Some(follow), |follow| async move {
+        let mut follow = follow?;
+        let piece = follow.piece().await?;
+        Some((Ok::<_, Infallible>(piece), Some(follow)))
+    });
+    Ok(answer::with_body(200, STREAM, Body::from_stream(pieces)))
+}
+
+struct Follow {
+    tail: Tail,
+    draining: watch::Receiver<bool>,
+    expires: Option<tokio::time::Instant>,
+}
+
+impl Follow {
+    /// The next piece of the stream; `None` when it ends: the client connects again by itself.
+    async fn piece(&mut self) -> Option<Bytes> {
+        let expired = async {
+            match self.expires {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let followed = tokio::select! {
+            followed = timeout(QUIET, self.tail.next()) => followed,
+            () = stopped(&mut self.draining) => return None,
+            () = expired => return None,
+        };
+        let Ok(followed) = followed else {
+            return Some(Bytes::from_static(b": quiet\n\n"));
+        };
+        let followed = followed.ok()??;
+        let mut out = Vec::new();
+        let last = followed.len().saturating_sub(1);
+        for (index, one) in followed.iter().enumerate() {
+            match one {
+                Followed::Event(event) => {
+                    out.extend_from_slice(b"event: event\ndata: ");
+                    write_event(&mut out, event);
+                }
+                Followed::Gap(gap) => {
+                    out.extend_from_slice(b"event: gap\ndata: ");
+                    let _ = serde_json::to_writer(&mut out, gap);
+                }
+            }
+            // Only the last of a page knows how far all partitions are.
+            if index == last {
+                out.extend_from_slice(b"\nid: ");
+                out.extend_from_slice(write_id(&self.tail.cursors()).as_bytes());
+            }
+            out.extend_from_slice(b"\n\n");
+        }
+        Some(out.into())
+    }
+}
+
+fn write_id(cursors: &[Cursor]) -> String {
+    let parts: Vec<String> =
+        cursors.iter().map(|cursor| format!("{}:{}", cursor.partition, cursor.next)).collect();
+    parts.join(",")
+}
+
+fn read_id(id: &str, topic: &Topic) -> Option<Vec<Cursor>> {
+    let cursor = |part: &str| {
+        let (partition, next) = part.split_once(':')?;
+        Some(Cursor {
+            topic: topic.clone(),
+            partition: Partition::new(partition.parse().ok()?),
+            next: Offset::new(next.parse().ok()?),
+        })
+    };
+    id.split(',').map(cursor).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back() {
+        let topic: Topic = "a".parse().unwrap();
+        for id in ["0:18", "0:18,1:5"] {
+            assert_eq!(write_id(&read_id(id, &topic).unwrap()), id);
+        }
+        for id in ["", "a", "0", "0:", ":1", "0:1,", "0:-1"] {
+            assert_eq!(read_id(id, &topic), None, "{id}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use http::{HeaderValue, header};
+use promethean_event::frame::write_event;
+use serde_json::json;
+
+use super::answer;
+use super::call::Call;
+use super::endpoint::{Endpoint, Guard, Verb};
+use super::scan::Scan;
+use crate::access::Action;
+use crate::edge::Edge;
+use crate::limits::PAGE_EVENTS_MAX;
+use crate::rejection::Rejection;
+
+pub(super) const ENDPOINT: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/export",
+    guard: Guard::Topics(Action::Read),
+    summary: "All stored events of a topic or pattern as lines of JSON; the last line says where it \
+              ended, and whether it is complete.",
+    query: super::scan::QUERY,
+    act: |call| export(call).boxed(),
+};
+
+async fn export(call: Call) -> Result<Response, Rejection> {
+    let scan = Scan::of(&call).await?;
+    let edge = Arc::clone(&call.edge);
+    let lines = stream::unfold(Some((scan, edge)), |state| async move {
+        let (scan, edge) = state?;
+        Some(step(scan, edge).await)
+    });
+    let mut response = answer::with_body(200, "application/x-ndjson", Body::from_stream(lines));
+    let attachment = HeaderValue::from_static("attachment; filename=\"events.ndjson\"");
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, attachment);
+    Ok(response)
+}
+
+type State = Option<(Scan, Arc<Edge>)>;
+
+/// One page of lines. The next one is read only when this one is on its way: memory is constant.
+async fn step(mut scan: Scan, edge: Arc<Edge>) -> (io::Result<Bytes>, State) {
+    scan.extend(&edge);
+    let mut out = Vec::new();
+    let last = match scan.page(&edge, PAGE_EVENTS_MAX).await {
+        Ok(found) => {
+            for stored in &found.events {
+                write_event(&mut out, &stored.event);
+                out.push(b'\n');
+            }
+            for gap in &found.gaps {
+                line(&mut out, &json!({ "gap": gap }));
+            }
+            match found.next {
+                Some(_) => return (Ok(out.into()), Some((scan, edge))),
+                None => json!({ "end": { "complete": true } }),
+            }
+        }
+        // The status is sent; what is wrong can only be said in the body.
+        Err(refusal) => {
+            json!({ "end": { "complete": false, "code": refusal.code.as_str() } })
+        }
+    };
+    line(&mut out, &last);
+    (Ok(out.into()), None)
+}
+
+fn line(out: &mut Vec<u8>, value: &serde_json::Value) {
+    let _ = serde_json::to_writer(&mut *out, value);
+    out.push(b'\n');
+}

@@ -1,0 +1,58 @@
+use axum::response::Response;
+use futures_util::FutureExt;
+use serde::Serialize;
+
+use super::answer;
+use super::call::Call;
+use super::endpoint::{Endpoint, Guard, Verb};
+use crate::access::{Action, Resource, authorize};
+use crate::rejection::Rejection;
+
+pub(super) const LIVE: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/livez",
+    guard: Guard::Open,
+    summary: "Whether the process runs. Depends on nothing.",
+    query: &[],
+    act: |_| async { Ok(answer::bytes(200, "text/plain", "ok\n")) }.boxed(),
+};
+
+pub(super) const READY: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/readyz",
+    guard: Guard::Open,
+    summary: "Whether requests are taken: 200, or 503 while stopping or after a failed write.",
+    query: &["verbose"],
+    act: |call| ready(call).boxed(),
+};
+
+#[derive(Serialize)]
+struct Readiness {
+    status: &'static str,
+    draining: bool,
+    store: &'static str,
+    topics: usize,
+    version: &'static str,
+}
+
+async fn ready(call: Call) -> Result<Response, Rejection> {
+    let draining = call.edge.is_draining();
+    let failed = call.edge.bus.store().failure().is_some();
+    let good = !draining && !failed;
+    let (code, status) = if good { (200, "ok") } else { (503, "degraded") };
+    // Strangers learn whether, operators why.
+    let operator = authorize(&call.principal, Action::OpsRead, Resource::Server).is_ok();
+    if !call.query.has("verbose") || !operator {
+        return Ok(answer::bytes(code, "text/plain", format!("{status}\n")));
+    }
+    answer::json(
+        code,
+        &Readiness {
+            status,
+            draining,
+            store: if failed { "read_only" } else { "ok" },
+            topics: call.edge.bus.topics().users().count(),
+            version: env!("CARGO_PKG_VERSION"),
+        },
+    )
+}

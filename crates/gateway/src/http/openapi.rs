@@ -1,0 +1,138 @@
+//! The description of the interface, made from the same table as the router.
+
+use futures_util::FutureExt;
+use serde_json::{Map, Value, json};
+
+use super::answer;
+use super::endpoint::{Endpoint, Guard, Verb};
+use super::endpoints;
+use crate::rejection::Code;
+
+pub(super) const ENDPOINT: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/openapi.json",
+    guard: Guard::Open,
+    summary: "This description.",
+    query: &[],
+    act: |_| async { answer::json(200, &document()) }.boxed(),
+};
+
+/// OpenAPI 3.1.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for endpoint in endpoints() {
+        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        if let Some(path) = path.as_object_mut() {
+            path.insert(endpoint.method.name().into(), operation(&endpoint));
+        }
+    }
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Promethean",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Problem": {
+                "type": "object",
+                "required": ["type", "title", "status", "code", "detail", "instance", "retryable"],
+                "properties": {
+                    "type": { "type": "string", "format": "uri" },
+                    "title": { "type": "string" },
+                    "status": { "type": "integer" },
+                    "code": { "type": "string", "enum": codes },
+                    "detail": { "type": "string" },
+                    "instance": { "type": "string" },
+                    "retryable": { "type": "boolean" },
+                    "retry_ms": { "type": "integer" },
+                },
+            } },
+        },
+    })
+}
+
+fn operation(endpoint: &Endpoint) -> Value {
+    let mut parameters: Vec<Value> = in_path(endpoint.path)
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    parameters.extend(endpoint.query.iter().map(
+        |name| json!({ "name": name, "in": "query", "required": false, "schema": schema(name) }),
+    ));
+    let problem = json!({
+        "description": "A refusal, as a problem document",
+        "content": { "application/problem+json": {
+            "schema": { "$ref": "#/components/schemas/Problem" } } },
+    });
+    let security = match endpoint.guard {
+        Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
+        Guard::Open | Guard::Frames => json!([]),
+    };
+    let has_body = endpoint.method == Verb::Post && !endpoint.path.starts_with("/dead-letters");
+    let body = json!({ "required": has_body, "content": {
+        "application/json": { "schema": {} } } });
+    let mut operation = json!({
+        "security": security,
+        "operationId": identifier(endpoint),
+        "summary": endpoint.summary,
+        "parameters": parameters,
+        "responses": { "2XX": { "description": "Done" }, "4XX": problem, "5XX": problem },
+    });
+    if let Some(operation) = operation.as_object_mut().filter(|_| has_body) {
+        operation.insert("requestBody".into(), body);
+    }
+    operation
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn schema(name: &str) -> Value {
+    match name {
+        "limit" => {
+            json!({ "type": "integer", "minimum": 1, "maximum": crate::limits::PAGE_EVENTS_MAX })
+        }
+        "from" | "until" | "ts" | "partition" => json!({ "type": "integer", "minimum": 0 }),
+        "key" => json!({ "type": "string", "minLength": 1, "maxLength": 1024 }),
+        _ => json!({ "type": "string" }),
+    }
+}
+
+fn identifier(endpoint: &Endpoint) -> String {
+    let words = endpoint.path.replace(['/', '-', '.', '{', '}'], " ");
+    let words: Vec<&str> =
+        std::iter::once(endpoint.method.name()).chain(words.split_whitespace()).collect();
+    words.join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_resource_is_described_once() {
+        let document = document();
+        let names: HashSet<String> = endpoints().iter().map(identifier).collect();
+        assert_eq!(names.len(), endpoints().len());
+        for endpoint in endpoints() {
+            assert!(document["paths"][endpoint.path][endpoint.method.name()].is_object());
+            assert!(endpoint.summary.ends_with('.'), "{}", endpoint.path);
+        }
+    }
+
+    /// What is open to strangers is decided here, and nowhere else.
+    #[test]
+    fn only_these_are_open() {
+        let open: Vec<&str> = endpoints()
+            .iter()
+            .filter(|endpoint| endpoint.guard == Guard::Open)
+            .map(|endpoint| endpoint.path)
+            .collect();
+        assert_eq!(open, ["/livez", "/readyz", "/openapi.json"]);
+    }
+}

@@ -1,0 +1,82 @@
+use axum::response::Response;
+use futures_util::FutureExt;
+use promethean::Published;
+use promethean_event::{EventId, Offset, Partition, Topic};
+use serde::Serialize;
+
+use super::answer;
+use super::call::Call;
+use super::endpoint::{Endpoint, Guard, Verb};
+use crate::access::Action;
+use crate::intake::{self, Described, Form};
+use crate::rejection::Rejection;
+
+pub(super) const ENDPOINT: Endpoint = Endpoint {
+    method: Verb::Post,
+    path: "/publish/{topic}",
+    guard: Guard::Topics(Action::Publish),
+    summary: "Stores events: all of them or none. Answered when they are durable.",
+    query: &["key", "id", "ts"],
+    act: |call| publish(call).boxed(),
+};
+
+/// Where a published event stands.
+#[derive(Serialize)]
+struct Receipt {
+    id: EventId,
+    partition: Partition,
+    offset: Offset,
+    duplicate: bool,
+}
+
+#[derive(Serialize)]
+struct Receipts {
+    events: Vec<Receipt>,
+}
+
+impl From<&Published> for Receipt {
+    fn from(published: &Published) -> Self {
+        let &Published { id, partition, offset, duplicate, .. } = published;
+        Self { id, partition, offset, duplicate }
+    }
+}
+
+async fn publish(mut call: Call) -> Result<Response, Rejection> {
+    let topic: Topic = call.param("topic")?;
+    call.authorize(Action::Publish, &topic, None)?;
+    let form = Form::of(&call.head.headers)?;
+    let described = Described {
+        id: call.query.parsed("id")?,
+        ts: call.query.parsed("ts")?.map(promethean_event::Timestamp::from_millis),
+        key: call.query.parsed("key")?,
+        ..Described::default()
+    };
+    let body = call.body(form.body_bytes_max()).await?;
+    let request = intake::Request {
+        topic: &topic,
+        subject: call.principal.subject(),
+        described,
+        headers: &call.head.headers,
+        now: call.edge.clock.now(),
+    };
+    let mut intake = intake::read(&request, form, &body)?;
+    intake::name_events(&mut intake);
+    let count = u32::try_from(intake.events.len()).unwrap_or(u32::MAX);
+    let topics = intake.events.iter().map(|event| &event.topic);
+    call.edge.admit(&call.principal, topics, count)?;
+
+    let begun = call.edge.clock.elapsed();
+    let batch = intake.batch;
+    let published = call.edge.bus.publish_batch(intake.events).await?;
+    call.edge.metrics.publishing.record(call.edge.clock.elapsed().saturating_sub(begun));
+    published.iter().for_each(|one| call.edge.count_published(&one.topic));
+
+    let mut receipts: Vec<Receipt> = published.iter().map(Receipt::from).collect();
+    match receipts.pop() {
+        Some(one) if !batch => answer::json(if one.duplicate { 200 } else { 201 }, &one),
+        last => {
+            receipts.extend(last);
+            answer::json(201, &Receipts { events: receipts })
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Reading stored events in a fixed order: by topic, partition, offset. A place in that order is a
+//! text, so that reading can go on from it at any time, from any connection.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use promethean::store::{Lane, PageLimit, Read, Stored};
+use promethean_event::{Offset, Partition, Pattern, Timestamp, Topic};
+use serde::Serialize;
+
+use super::call::Call;
+use crate::access::{Action, Resource, authorize};
+use crate::edge::Edge;
+use crate::filter::Expression;
+use crate::limits::SCAN_MS_MAX;
+use crate::rejection::{Code, Rejection};
+
+pub(super) const QUERY: &[&str] =
+    &["topic", "from", "until", "after", "filter", "limit", "partition"];
+
+/// A place between two events: the next one to read. As text `topic/partition/offset`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    topic: Topic,
+    partition: Partition,
+    next: Offset,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.topic, self.partition, self.next)
+    }
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "write it as topic/partition/offset, as it was given";
+        let (rest, next) = text.rsplit_once('/').ok_or(wrong)?;
+        let (topic, partition) = rest.rsplit_once('/').ok_or(wrong)?;
+        Ok(Self {
+            topic: topic.parse().map_err(|_| wrong)?,
+            partition: Partition::new(partition.parse().map_err(|_| wrong)?),
+            next: Offset::new(next.parse().map_err(|_| wrong)?),
+        })
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A reading under way.
+pub(super) struct Scan {
+    lanes: VecDeque<LaneScan>,
+    until: Option<Timestamp>,
+    filter: Option<Expression>,
+    deadline: Duration,
+}
+
+struct LaneScan {
+    lane: Lane,
+    place: Place,
+    end: Offset,
+}
+
+/// What one step of a scan found.
+pub(super) struct Found {
+    pub(super) events: Vec<Stored>,
+    /// What is not there any more.
+    pub(super) gaps: Vec<MissingEvents>,
+    /// Where to go on; none at the end.
+    pub(super) next: Option<Place>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MissingEvents {
+    topic: Topic,
+    partition: Partition,
+    from: Offset,
+    to: Offset,
+    reason: String,
+}
+
+impl Scan {
+    /// What a request asks for: `topic` is a topic or a pattern, of which only readable topics
+    /// are read.
+    pub(super) async fn of(call: &Call) -> Result<Self, Rejection> {
+        let pattern: Pattern = call.query.needed("topic")?;
+        let policy = call.principal.policy();
+        if !policy.allows_some(Action::Read, &pattern) {
+            return Err(Rejection::plain(Code::Forbidden));
+        }
+        let readable = |topic: &Topic| {
+            authorize(&call.principal, Action::Read, Resource::Topic(topic, None)).is_ok()
+        };
+        if let Some(topic) = pattern.as_topic() {
+            authorize(&call.principal, Action::Read, Resource::Topic(&topic, None))?;
+        }
+        let from: Option<Timestamp> = call.query.parsed("from")?.map(Timestamp::from_millis);
+        let after: Option<Place> = call.query.parsed("after")?;
+        let only: Option<u32> = call.query.parsed("partition")?;
+        let topics = call.edge.bus.topics();
+        let mut lanes = VecDeque::new();
+        for entry in topics.matching(&pattern).filter(|entry| readable(&entry.definition.topic)) {
+            for lane in entry.lanes() {
+                let here = (&entry.definition.topic, lane.partition);
+                let passed = after.as_ref().is_some_and(|p| here < (&p.topic, p.partition));
+                if passed || only.is_some_and(|only| lane.partition.get() != only) {
+                    continue;
+                }
+                let resumed = after.as_ref().filter(|p| here == (&p.topic, p.partition));
+                let scan = lane_scan(&call.edge, lane, here.0, from, resumed).await?;
+                lanes.push_back(scan);
+            }
+        }
+        if lanes.is_empty() && pattern.as_topic().is_some() && after.is_none() {
+            return Err(Rejection::plain(Code::NotFound));
+        }
+        let filter = call.query.text("filter").map(Expression::compile).transpose()?;
+        let until = call.query.parsed("until")?.map(Timestamp::from_millis);
+        let deadline = call.edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
+        Ok(Self { lanes, until, filter, deadline })
+    }
+
+    /// Reads on, for no longer than a request may look.
+    pub(super) async fn page(&mut self, edge: &Edge, max: usize) -> Result<Found, Rejection> {
+        let mut found = Found { events: Vec::new(), gaps: Vec::new(), next: None };
+        while let Some(scan) = self.lanes.front_mut() {
+            let done = scan.place.next >= scan.end;
+            if done {
+                self.lanes.pop_front();
+                continue;
+            }
+            if found.events.len() >= max || edge.clock.elapsed() >= self.deadline {
+                break;
+            }
+            let limit = PageLimit { events: max - found.events.len(), ..PageLimit::default() };
+            let read = Read::From { lane: scan.lane, from: scan.place.next, limit };
+            let page = edge.bus.store().read(read).await?;
+            scan.place.next = if page.next > scan.place.next { page.next } else { scan.end };
+            for gap in page.gaps {
+                found.gaps.push(MissingEvents {
+                    topic: scan.place.topic.clone(),
+                    partition: gap.partition,
+                    from: gap.from,
+                    to: gap.to,
+                    reason: format!("{:?}", gap.reason).to_lowercase(),
+                });
+            }
+            for stored in page.events {
+                if self.until.is_some_and(|until| stored.appended_at >= until) {
+                    // Append times only rise: what follows is too late as well.
+                    scan.place.next = scan.end;
+                    break;
+                }
+                if self.filter.as_ref().is_none_or(|filter| filter.wants(&stored.event)) {
+                    found.events.push(stored);
+                }
+            }
+        }
+        found.next = self.lanes.front().map(|scan| scan.place.clone());
+        Ok(found)
+    }
+
+    /// Gives a reading that goes on for long its time again.
+    pub(super) fn extend(&mut self, edge: &Edge) {
+        self.deadline = edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
+    }
+}
+
+async fn lane_scan(
+    edge: &Edge,
+    lane: Lane,
+    topic: &Topic,
+    from: Option<Timestamp>,
+    resumed: Option<&Place>,
+) -> Result<LaneScan, Rejection> {
+    let bounds = edge.bus.store().bounds(lane).await?;
+    let next = match (resumed, from) {
+        (Some(place), _) => place.next,
+        (None, Some(time)) => edge.bus.store().offset_at(lane, time).await?,
+        (None, None) => bounds.start,
+    };
+    let place = Place { topic: topic.clone(), partition: lane.partition, next };
+    Ok(LaneScan { lane, place, end: bounds.next })
+}

@@ -1,0 +1,46 @@
+//! The network edge of Promethean: WebSocket and HTTP on one port, with access and limits.
+//!
+//! [`Server::bind`] takes a bus and [`Settings`], and refuses addresses that others can reach
+//! unless credentials and TLS are set up. Everything that comes in is bounded in size and time,
+//! everything that is done is asked for by [`access::authorize`], and everything that is refused
+//! has a code of [`rejection::Code`].
+//!
+//! Modules are listed in the order in which an event meets them.
+
+mod settings;
+
+mod listener;
+
+mod tls;
+
+mod session;
+
+mod command;
+
+mod http;
+
+mod edge;
+
+pub mod access;
+
+pub mod quota;
+
+pub mod intake;
+
+pub mod filter;
+
+mod tail;
+
+mod failure;
+
+pub mod rejection;
+
+mod metrics;
+
+mod clock;
+
+pub mod limits;
+
+pub use listener::{Server, ServerHandle, StartError};
+pub use settings::{Access, Bounds, PORT, Rates, Settings, SettingsError, TlsFiles, Waived};
+pub use tls::TlsError;

@@ -1,0 +1,98 @@
+//! Every bound of the edge that is not a setting. Units come last in the name.
+
+/// Largest credential.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Longest name of a key in a token or key set.
+pub const KID_BYTES_MAX: usize = 128;
+/// Longest subject of a token.
+pub const SUBJECT_BYTES_MAX: usize = 256;
+/// Most rules of one principal.
+pub const RULES_MAX: usize = 256;
+/// How far ahead a token may expire.
+pub const TOKEN_LIFE_MAX_S: u64 = 24 * 60 * 60;
+/// How far ahead of our clock a token may have been issued.
+pub const CLOCK_SKEW_MAX_S: u64 = 60;
+/// Shortest secret for HS256: as long as its hash (RFC 7518, 3.2).
+pub const HS256_SECRET_BYTES_MIN: usize = 32;
+/// Shortest RSA modulus.
+pub const RSA_BITS_MIN: usize = 2048;
+/// Largest key set.
+pub const JWKS_BYTES_MAX: usize = 256 * 1024;
+/// Most keys of a key set.
+pub const JWKS_KEYS_MAX: usize = 64;
+/// A key set is fetched again after this.
+pub const JWKS_FRESH_MS: u64 = 10 * 60 * 1000;
+/// For a key that is not in it, a key set is fetched again at most this often.
+pub const JWKS_RETRY_MS: u64 = 30 * 1000;
+/// A key set that cannot be fetched again is used for this long.
+pub const JWKS_STALE_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Most buckets of one kind; later names share one.
+pub const BUCKETS_MAX: usize = 16_384;
+
+/// Longest filter.
+pub const FILTER_BYTES_MAX: usize = 4 * 1024;
+/// Most parts of a filter, as a tree.
+pub const FILTER_NODES_MAX: usize = 256;
+/// Deepest nesting of a filter.
+pub const FILTER_DEPTH_MAX: u16 = 32;
+/// Most members of payload and headers that a filter names.
+pub const FILTER_MEMBERS_MAX: usize = 32;
+/// Most values that a filter takes out of one event.
+pub const FILTER_VALUES_MAX: usize = 1_000;
+/// Most bytes that a filter takes out of one event.
+pub const FILTER_INPUT_BYTES_MAX: usize = 16 * 1024;
+/// Most work of one filter on one event; a unit is the visit of a node, about 50 ns.
+pub const FILTER_COST_MAX: u64 = 200_000;
+/// Largest compiled regular expression of a filter.
+pub const FILTER_REGEX_BYTES_MAX: usize = 256 * 1024;
+
+/// Largest body of a request with one event.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Largest body of a request with many events.
+pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+
+/// Largest head of a request.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most headers of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Longest address of a request.
+pub const URI_BYTES_MAX: usize = 4 * 1024;
+/// Most events of one answer.
+pub const PAGE_EVENTS_MAX: usize = 1_000;
+/// Events of one answer, unless asked otherwise.
+pub const PAGE_EVENTS: usize = 100;
+/// How long a request may look for events that a filter wants.
+pub const SCAN_MS_MAX: u64 = 2_000;
+/// Largest WebSocket frame and message.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// What is read from a WebSocket at once.
+pub const READ_BUFFER_BYTES: usize = 16 * 1024;
+/// What is collected before it is written to a WebSocket.
+pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+/// Frames that are not understood before a WebSocket is closed.
+pub const BAD_FRAMES_MAX: u32 = 5;
+/// Publishes of one connection under way at once; beyond it, nothing is read.
+pub const PIPELINE_MAX: usize = 4_096;
+/// Bytes waiting to be sent beyond which no further events are fetched for a connection.
+pub const OUTBOX_EVENTS_BYTES: usize = 1024 * 1024;
+/// Most events out to one subscription.
+pub const IN_FLIGHT_MAX: u32 = 1_000;
+/// Most events of one `EVENTS` frame.
+pub const EVENTS_FRAME_MAX: u32 = 1_000;
+/// Longest lease that a client may ask for.
+pub const LEASE_MS_MAX: u32 = 600_000;
+/// Most series of one metric.
+pub const METRIC_SERIES_MAX: usize = 1_000;
+/// Failures to authenticate of one address, in a minute.
+pub const AUTH_FAILURES_MAX: u32 = 10;
+
+const _: () = {
+    assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
+    assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
+    assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
+    assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);
+    assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
+};

@@ -1,0 +1,292 @@
+//! Accepts connections and serves each in a task of its own. Every wait has an end: the handshake,
+//! the head of a request, its body; hyper's own timer for heads is off unless it is given one.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use promethean::Bus;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use crate::access::KeySetError;
+use crate::edge::{Edge, stopped};
+use crate::http::{self, Peer};
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::settings::{Access, Settings, SettingsError};
+use crate::tls::{Tls, TlsError};
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The settings are refused.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Certificate or key are refused.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An address cannot be had.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A server that has its addresses and serves when it is [run](Server::run).
+#[derive(Debug)]
+pub struct Server {
+    edge: Arc<Edge>,
+    listeners: Vec<TcpListener>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// What can be done to a running server.
+#[derive(Debug, Clone)]
+pub struct ServerHandle {
+    edge: Arc<Edge>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl ServerHandle {
+    /// Stops: no new connections, DRAIN to the old ones, what is under way is answered.
+    pub fn stop(&self) {
+        self.edge.draining.send_replace(true);
+    }
+
+    /// Takes a key set that the operator has changed by hand.
+    pub fn install_keys(&self, document: &[u8]) -> Result<(), KeySetError> {
+        match &self.edge.settings.access {
+            Access::Required(authenticator) => {
+                authenticator.jwt().map_or(Ok(()), |jwt| jwt.keys_installed(document))
+            }
+            Access::Anonymous => Ok(()),
+        }
+    }
+
+    /// Reads certificate and key again.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.tls.as_ref().map_or(Ok(()), |tls| tls.reload())
+    }
+}
+
+impl Server {
+    /// Checks the settings and takes the addresses.
+    pub async fn bind(bus: Bus, settings: Settings) -> Result<Self, StartError> {
+        settings.check()?;
+        let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+        let mut listeners = Vec::new();
+        for &address in &settings.listen {
+            let bound = TcpListener::bind(address).await;
+            listeners.push(bound.map_err(|source| StartError::Listen { address, source })?);
+        }
+        let edge = Arc::new(Edge::new(bus, settings).await);
+        Ok(Self { edge, listeners, tls })
+    }
+
+    /// The addresses, with the ports that the system chose.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// What stops it, and reloads its certificate.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle { edge: Arc::clone(&self.edge), tls: self.tls.clone() }
+    }
+
+    /// Serves until it is stopped, then lets connections finish within the drain time.
+    pub async fn run(self) {
+        let Self { edge, listeners, tls } = self;
+        let router = http::router(&edge);
+        let doors = Arc::new(Doors::default());
+        let mut accepting = JoinSet::new();
+        let mut draining = edge.draining.subscribe();
+        for listener in listeners {
+            let serve = Serve {
+                edge: Arc::clone(&edge),
+                router: router.clone(),
+                tls: tls.clone(),
+                doors: Arc::clone(&doors),
+            };
+            accepting.spawn(serve.accept(listener));
+        }
+        stopped(&mut draining).await;
+        // Requests end with their tasks, WebSockets with their doors.
+        let finish = async {
+            while accepting.join_next().await.is_some() {}
+            doors.empty().await;
+        };
+        let _ = timeout(edge.settings.bounds.drain, finish).await;
+        accepting.shutdown().await;
+    }
+}
+
+/// Connections that are open, by address.
+#[derive(Debug, Default)]
+struct Doors {
+    open: Mutex<(usize, HashMap<IpAddr, usize>)>,
+    left: Notify,
+}
+
+/// One open connection; closes the door when it goes.
+#[derive(Debug)]
+pub(crate) struct Door {
+    doors: Arc<Doors>,
+    edge: Arc<Edge>,
+    ip: IpAddr,
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy)]
+enum Full {
+    All,
+    Address,
+}
+
+impl Doors {
+    /// Waits until all have left.
+    async fn empty(&self) {
+        while self.open.lock().unwrap_or_else(PoisonError::into_inner).0 > 0 {
+            self.left.notified().await;
+        }
+    }
+
+    fn enter(self: &Arc<Self>, edge: &Arc<Edge>, ip: IpAddr) -> Result<Door, Full> {
+        let bounds = &edge.settings.bounds;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.0 >= bounds.connections {
+            return Err(Full::All);
+        }
+        let of_ip = open.1.entry(ip).or_default();
+        if !ip.is_loopback() && *of_ip >= bounds.connections_per_ip {
+            return Err(Full::Address);
+        }
+        *of_ip += 1;
+        open.0 += 1;
+        edge.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        Ok(Door { doors: Arc::clone(self), edge: Arc::clone(edge), ip })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let mut open = self.doors.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.0 -= 1;
+        if let Some(of_ip) = open.1.get_mut(&self.ip) {
+            *of_ip -= 1;
+            if *of_ip == 0 {
+                open.1.remove(&self.ip);
+            }
+        }
+        drop(open);
+        self.doors.left.notify_one();
+        self.edge.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Clone)]
+struct Serve {
+    edge: Arc<Edge>,
+    router: Router,
+    tls: Option<Arc<Tls>>,
+    doors: Arc<Doors>,
+}
+
+impl Serve {
+    async fn accept(self, listener: TcpListener) {
+        let mut draining = self.edge.draining.subscribe();
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut draining) => break,
+                // Taken out as they end, so that the set does not grow.
+                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(self.clone().serve(stream, peer));
+                }
+                // Out of file descriptors: one of those that are open has to end first.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    let _ = timeout(self.edge.settings.bounds.head, connections.join_next()).await;
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        let door = match self.doors.enter(&self.edge, peer.ip()) {
+            Ok(door) => Peer { address: peer, _door: Arc::new(door) },
+            Err(full) => return turn_away(stream, full).await,
+        };
+        let Some(tls) = self.tls.clone() else {
+            return self.http(stream, door).await;
+        };
+        let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+        if let Ok(Ok(stream)) = timeout(self.edge.settings.bounds.handshake, handshake).await {
+            self.http(stream, door).await;
+        }
+    }
+
+    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let address = peer.address;
+        let router = self.router;
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(axum::body::Body::new);
+            request.extensions_mut().insert(peer.clone());
+            router.clone().call(request)
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.edge.settings.bounds.head)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .half_close(false)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        tokio::pin!(connection);
+        let mut draining = self.edge.draining.subscribe();
+        tokio::select! {
+            ended = connection.as_mut() => return log_end(address, ended),
+            () = stopped(&mut draining) => connection.as_mut().graceful_shutdown(),
+        }
+        log_end(address, connection.await);
+    }
+}
+
+fn log_end(peer: SocketAddr, ended: Result<(), hyper::Error>) {
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection ended early");
+    }
+}
+
+/// Says why, in a word and without reading anything.
+async fn turn_away(mut stream: TcpStream, full: Full) {
+    let status = match full {
+        Full::All => "503 Service Unavailable",
+        Full::Address => "429 Too Many Requests",
+    };
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+}

@@ -1,0 +1,163 @@
+//! One WebSocket. A task reads frames, lets the bus act on them, and puts what is to be said into
+//! an [`Outbox`], which a second task writes: a client may send for a while without reading.
+//!
+//! Publishes are handed to the bus in the order in which they came, and many may be under way at
+//! once; their answers go out in the same order. Everything has a bound: what is read, what waits
+//! to be written, how many publishes are under way, how long each step may take. When the session
+//! ends, its members leave their groups, and what was out to them goes to others at once.
+
+mod outbox;
+
+mod subscription;
+
+mod deadlines;
+
+mod state;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
+use tokio::time::timeout_at;
+
+use crate::access::Principal;
+use crate::command;
+use crate::edge::{Edge, stopped};
+use crate::http::Peer;
+use crate::limits::{BAD_FRAMES_MAX, PIPELINE_MAX};
+use crate::rejection::{Code, Rejection};
+use deadlines::Due;
+pub(crate) use outbox::Outbox;
+pub(crate) use state::{Done, Session, Success};
+pub(crate) use subscription::{Feed, Subscription};
+
+/// The protocol beyond that of the notes, as it is negotiated.
+pub(crate) const PROTOCOL: &str = "prom.v1";
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// The frames of the notes: acks by id, one event per frame.
+    Plain,
+    /// `prom.v1`: HELLO, tokens, credits, batches, resume.
+    V1,
+}
+
+/// Serves a WebSocket to its end.
+pub(crate) async fn run(
+    edge: Arc<Edge>,
+    socket: WebSocket,
+    peer: Peer,
+    dialect: Dialect,
+    principal: Option<Principal>,
+) {
+    edge.metrics.sessions.fetch_add(1, Ordering::Relaxed);
+    let (sink, stream) = socket.split();
+    let outbox = Arc::new(Outbox::new(edge.settings.bounds.outbox_bytes));
+    let writer =
+        tokio::spawn(outbox::write(sink, Arc::clone(&outbox), edge.settings.bounds.stalled));
+    let mut session =
+        Session::new(Arc::clone(&edge), Arc::clone(&outbox), peer, dialect, principal);
+    session.greet();
+    let mut stream = stream;
+    let end = serve(&mut session, &mut stream).await;
+    // Leases go back before anything else: nobody works on them any more.
+    session.leave();
+    if let Some(refusal) = end {
+        tracing::debug!(code = refusal.code.as_str(), "a WebSocket is closed");
+        edge.count_refusal(refusal.code);
+        outbox.close(refusal.code.close(), refusal.code.as_str());
+    } else {
+        outbox.close(1000, "");
+    }
+    // The other side must have seen why before the socket goes: until then, read and forget.
+    let patience = edge.clock.instant() + std::time::Duration::from_secs(2);
+    let _ = timeout_at(patience, writer).await;
+    let _ = timeout_at(patience, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+    edge.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Until the client leaves (`None`) or has to go.
+async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Option<Rejection> {
+    let mut draining = session.edge.draining.subscribe();
+    loop {
+        let due = session.deadlines.next();
+        let room = session.outbox.has_room();
+        let outbox = Arc::clone(&session.outbox);
+        let Session { publishes, answers, subscriptions, drain, .. } = session;
+        tokio::select! {
+            biased;
+            () = stopped(&mut draining), if !*drain => session.drain(),
+            Some(done) = publishes.next(), if !publishes.is_empty() => session.answer(done),
+            Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),
+            (number, told) = subscription::next(subscriptions), if room => {
+                session.deliver(number, told);
+            }
+            message = stream.next(), if publishes.len() < PIPELINE_MAX => match message {
+                None => return None,
+                Some(Err(error)) => return Some(protocol_fault(error)),
+                Some(Ok(Message::Close(_))) => return None,
+                Some(Ok(message)) => {
+                    if let Err(refusal) = receive(session, message).await {
+                        return Some(refusal);
+                    }
+                }
+            },
+            () = outbox.room(), if !room => {}
+            () = outbox.broken() => return Some(Rejection::plain(Code::SlowConsumer)),
+            () = tokio::time::sleep_until(due) => match session.due() {
+                Due::Nothing => {}
+                Due::Close(code) => return Some(Rejection::plain(code)),
+            },
+        }
+        if session.is_drained() {
+            return Some(Rejection::plain(Code::GoingAway));
+        }
+        if session.outbox.is_overfull() {
+            return Some(Rejection::plain(Code::SlowConsumer));
+        }
+    }
+}
+
+/// One message. An error ends the connection.
+async fn receive(session: &mut Session, message: Message) -> Result<(), Rejection> {
+    session.heard();
+    let text = match message {
+        Message::Text(text) => text,
+        Message::Binary(_) => return Err(Rejection::plain(Code::BinaryFrame)),
+        Message::Ping(_) | Message::Pong(_) | Message::Close(_) => return Ok(()),
+    };
+    let frame = bytes::Bytes::from(text);
+    let (corr, parsed) = promethean_event::frame::ClientFrame::parse(&frame);
+    match parsed {
+        Ok(frame) => command::run(session, corr, frame).await,
+        Err(error) => {
+            session.bad_frames += 1;
+            session.refuse(corr.as_ref(), &command::refused_frame(&error));
+            if session.principal.is_none() {
+                return Err(Rejection::plain(Code::Unauthorized));
+            }
+            if session.bad_frames >= BAD_FRAMES_MAX {
+                return Err(Rejection::new(
+                    Code::BadRequest,
+                    "too many frames were not understood",
+                ));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What the client did wrong on the level of WebSockets.
+fn protocol_fault(error: axum::Error) -> Rejection {
+    use tokio_tungstenite::tungstenite::Error as E;
+    let code = match error.into_inner().downcast::<E>().map(|error| *error) {
+        Ok(E::Capacity(_)) => Code::TooLarge,
+        Ok(E::Utf8(_)) => Code::InvalidUtf8,
+        Ok(E::Protocol(_)) => Code::ProtocolError,
+        _ => Code::Idle,
+    };
+    Rejection::plain(code)
+}

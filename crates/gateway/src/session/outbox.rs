@@ -1,0 +1,162 @@
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use bytes::Bytes;
+use futures_util::SinkExt;
+use futures_util::stream::SplitSink;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::limits::OUTBOX_EVENTS_BYTES;
+
+/// What waits to be written to a WebSocket. Bounded twice: events are only put in while it is
+/// nearly empty, and when answers alone fill it, the client does not read and has to go.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    max_bytes: usize,
+    waiting: Mutex<Waiting>,
+    filled: Notify,
+    emptied: Notify,
+    broken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<Message>,
+    /// Of what waits and of what is being written.
+    bytes: usize,
+    closing: bool,
+    broken: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            waiting: Mutex::default(),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            broken: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a frame of JSON text in.
+    pub(crate) fn push(&self, json: Vec<u8>) {
+        // Frames are made of JSON texts; what is none is a fault of ours, and not sent.
+        let Ok(text) = Utf8Bytes::try_from(Bytes::from(json)) else {
+            tracing::error!("a frame is not UTF-8");
+            return;
+        };
+        self.put(Message::Text(text));
+    }
+
+    pub(super) fn ping(&self) {
+        self.put(Message::Ping(Bytes::new()));
+    }
+
+    fn put(&self, message: Message) {
+        let mut waiting = self.lock();
+        if waiting.closing {
+            return;
+        }
+        waiting.bytes += size(&message);
+        waiting.messages.push_back(message);
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// Says goodbye after what waits; nothing is put in any more.
+    pub(super) fn close(&self, code: u16, reason: &'static str) {
+        let close =
+            Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }));
+        self.put(close);
+        self.lock().closing = true;
+        self.filled.notify_one();
+    }
+
+    /// Whether events may be put in.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().bytes < OUTBOX_EVENTS_BYTES
+    }
+
+    pub(super) fn is_overfull(&self) -> bool {
+        self.lock().bytes > self.max_bytes
+    }
+
+    /// Waits until events may be put in.
+    pub(super) async fn room(&self) {
+        while !self.has_room() {
+            self.emptied.notified().await;
+        }
+    }
+
+    /// Waits until it is clear that nothing can be written any more.
+    pub(super) async fn broken(&self) {
+        while !self.lock().broken {
+            self.broken.notified().await;
+        }
+    }
+
+    /// What waits, all of it; `None` after the last.
+    async fn take(&self) -> Option<VecDeque<Message>> {
+        loop {
+            {
+                let mut waiting = self.lock();
+                if !waiting.messages.is_empty() {
+                    return Some(std::mem::take(&mut waiting.messages));
+                }
+                if waiting.closing {
+                    return None;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    fn written(&self, bytes: usize) {
+        self.lock().bytes -= bytes;
+        self.emptied.notify_one();
+    }
+
+    fn break_off(&self) {
+        self.lock().broken = true;
+        self.broken.notify_one();
+    }
+}
+
+fn size(message: &Message) -> usize {
+    const FRAME_BYTES: usize = 16;
+    FRAME_BYTES
+        + match message {
+            Message::Text(text) => text.as_str().len(),
+            Message::Binary(bytes) | Message::Ping(bytes) | Message::Pong(bytes) => bytes.len(),
+            Message::Close(_) => 0,
+        }
+}
+
+/// Writes what is put in until the last, or until the client takes nothing for too long.
+pub(super) async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    outbox: std::sync::Arc<Outbox>,
+    stalled: Duration,
+) {
+    while let Some(messages) = outbox.take().await {
+        for message in messages {
+            let bytes = size(&message);
+            let fed = timeout(stalled, sink.feed(message)).await;
+            outbox.written(bytes);
+            if !matches!(fed, Ok(Ok(()))) {
+                return outbox.break_off();
+            }
+        }
+        if !matches!(timeout(stalled, sink.flush()).await, Ok(Ok(()))) {
+            return outbox.break_off();
+        }
+    }
+}

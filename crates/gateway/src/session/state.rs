@@ -1,0 +1,409 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered};
+use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
+use promethean_event::frame::{
+    Context, Corr, DeliveryToken, Gap, HelloLimits, Place, ServerFrame, write_event,
+    write_event_frame,
+};
+use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
+use promethean_event::{Event, EventId, Offset, Partition};
+
+use super::deadlines::{Deadlines, Due};
+use super::outbox::Outbox;
+use super::subscription::{Counted, News, OutDelivery, Subscription};
+use super::{Dialect, PROTOCOL};
+use crate::access::Principal;
+use crate::edge::Edge;
+use crate::http::Peer;
+use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_MAX};
+use crate::quota::Bucket;
+use crate::rejection::{Code, Rejection};
+use crate::tail::Followed;
+
+/// The outcome of a request that took its time.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) corr: Option<Corr>,
+    /// Whether the client wants to hear of success.
+    pub(crate) reply: bool,
+    pub(crate) result: Result<Success, Rejection>,
+}
+
+/// What was achieved.
+#[derive(Debug, Default)]
+pub(crate) struct Success {
+    pub(crate) id: Option<EventId>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) sub: Option<u32>,
+    pub(crate) accepted: Option<u64>,
+    pub(crate) expires_at: Option<u64>,
+}
+
+/// What is known about one connection.
+pub(crate) struct Session {
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) peer: Peer,
+    pub(crate) dialect: Dialect,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) subscriptions: BTreeMap<u32, Subscription>,
+    pub(crate) numbers: u32,
+    pub(crate) publishes: FuturesOrdered<BoxFuture<'static, Done>>,
+    pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
+    pub(crate) bucket: Bucket,
+    pub(crate) drain: bool,
+    pub(super) bad_frames: u32,
+    pub(super) deadlines: Deadlines,
+    id: EventId,
+}
+
+impl Session {
+    pub(super) fn new(
+        edge: Arc<Edge>,
+        outbox: Arc<Outbox>,
+        peer: Peer,
+        dialect: Dialect,
+        principal: Option<Principal>,
+    ) -> Self {
+        let now = edge.clock.instant();
+        let bounds = edge.settings.bounds;
+        let deadlines = Deadlines {
+            auth: principal.is_none().then_some(now + bounds.auth),
+            expiry: None,
+            expired: None,
+            ping: now + bounds.ping,
+            idle: now + bounds.idle,
+            drained: None,
+        };
+        let mut session = Self {
+            edge,
+            outbox,
+            peer,
+            dialect,
+            principal: None,
+            subscriptions: BTreeMap::new(),
+            numbers: 0,
+            publishes: FuturesOrdered::new(),
+            answers: FuturesUnordered::new(),
+            bucket: Bucket::default(),
+            drain: false,
+            bad_frames: 0,
+            deadlines,
+            id: EventId::generate(),
+        };
+        if let Some(principal) = principal {
+            session.know(principal);
+        }
+        session
+    }
+
+    /// Who the client is, from now on.
+    pub(crate) fn know(&mut self, principal: Principal) {
+        let expiry = principal.expires_at_ms().map(|ms| self.edge.clock.instant_of(ms));
+        self.deadlines.auth = None;
+        self.deadlines.expired = None;
+        self.deadlines.expiry = expiry;
+        self.principal = Some(principal);
+    }
+
+    /// Whether its credential has ended, and only acks and a new one are taken.
+    pub(crate) const fn is_expired(&self) -> bool {
+        self.deadlines.expired.is_some()
+    }
+
+    pub(super) fn greet(&self) {
+        if self.dialect == Dialect::Plain {
+            return;
+        }
+        let limits = HelloLimits {
+            frame_bytes: FRAME_BYTES_MAX,
+            payload_bytes: PAYLOAD_BYTES_MAX,
+            publish_events: FRAME_EVENTS_MAX,
+            in_flight: IN_FLIGHT_MAX,
+            subscriptions: self.edge.settings.bounds.subscriptions,
+            idle_ms: self.edge.settings.bounds.idle.as_millis() as u64,
+        };
+        self.say(&ServerFrame::Hello {
+            protocol: PROTOCOL,
+            server: concat!("promethean/", env!("CARGO_PKG_VERSION")),
+            epoch: &self.edge.epoch,
+            session: &self.id.to_string(),
+            limits,
+        });
+    }
+
+    pub(crate) fn say(&self, frame: &ServerFrame<'_>) {
+        // Frames are made of what has a JSON form.
+        self.outbox.push(serde_json::to_vec(frame).unwrap_or_default());
+    }
+
+    pub(crate) fn refuse(&self, corr: Option<&Corr>, refusal: &Rejection) {
+        self.edge.count_refusal(refusal.code);
+        self.say(&ServerFrame::Err {
+            corr,
+            code: refusal.code.as_str(),
+            msg: refusal.detail.as_ref().into(),
+            retry_ms: refusal.retry_ms,
+            id: None,
+        });
+    }
+
+    pub(crate) fn answer(&mut self, done: Done) {
+        let Done { corr, reply, result } = done;
+        match result {
+            Err(refusal) => self.refuse(corr.as_ref(), &refusal),
+            Ok(success) if reply => self.say(&ServerFrame::Ok {
+                corr: corr.as_ref(),
+                id: success.id,
+                places: &success.places,
+                sub: success.sub,
+                accepted: success.accepted,
+                expires_at: success.expires_at,
+            }),
+            Ok(_) => {}
+        }
+    }
+
+    pub(super) fn heard(&mut self) {
+        self.deadlines.idle = self.edge.clock.instant() + self.edge.settings.bounds.idle;
+    }
+
+    pub(super) fn due(&mut self) -> Due {
+        let now = self.edge.clock.instant();
+        let passed = |at: Option<tokio::time::Instant>| at.is_some_and(|at| at <= now);
+        if passed(self.deadlines.auth) {
+            return Due::Close(Code::Unauthorized);
+        }
+        if passed(self.deadlines.expired) {
+            return Due::Close(Code::TokenExpired);
+        }
+        if passed(self.deadlines.drained) {
+            return Due::Close(Code::GoingAway);
+        }
+        if self.deadlines.idle <= now {
+            return Due::Close(Code::Idle);
+        }
+        if passed(self.deadlines.expiry) {
+            self.deadlines.expiry = None;
+            self.deadlines.expired = Some(now + self.edge.settings.bounds.expired);
+            self.hush();
+            self.refuse(None, &Rejection::plain(Code::TokenExpired));
+        }
+        if self.deadlines.ping <= now {
+            self.deadlines.ping = now + self.edge.settings.bounds.ping;
+            self.outbox.ping();
+        }
+        Due::Nothing
+    }
+
+    /// Nothing new is delivered; what is out may be answered.
+    fn hush(&mut self) {
+        for subscription in self.subscriptions.values_mut() {
+            subscription.paused = true;
+            if let super::Feed::Member(member) = &subscription.feed {
+                member.seat().pause();
+            }
+        }
+    }
+
+    pub(super) fn drain(&mut self) {
+        self.drain = true;
+        self.hush();
+        let bounds = self.edge.settings.bounds;
+        // A little before the server itself gives up waiting, so that the close gets through.
+        let wait = bounds.drain.mul_f32(0.6);
+        self.deadlines.drained = Some(self.edge.clock.instant() + wait);
+        if self.dialect == Dialect::V1 {
+            let deadline_ms = wait.as_millis() as u64;
+            self.say(&ServerFrame::Drain { reason: "the server stops", deadline_ms });
+        }
+    }
+
+    /// Whether the server stops, and nothing is under way here any more.
+    pub(super) fn is_drained(&self) -> bool {
+        let idle = self.publishes.is_empty() && self.answers.is_empty();
+        // Who speaks the protocol is given its time; others would not know what to do with it.
+        self.drain && idle && (self.dialect == Dialect::Plain || self.subscriptions.is_empty())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.subscriptions.clear();
+    }
+
+    pub(super) fn deliver(&mut self, number: u32, news: News) {
+        match news {
+            News::Told(Told::Events(batch)) => {
+                let events: Vec<Leased> = batch.into_events().collect();
+                self.deliver_leased(number, &events);
+            }
+            News::Told(_) => {}
+            News::Followed(found) => self.deliver_followed(number, found),
+            News::Ended => {
+                self.subscriptions.remove(&number);
+                self.refuse(None, &Rejection::new(Code::ReadOnly, "the subscription has ended"));
+            }
+        }
+    }
+
+    fn deliver_leased(&mut self, number: u32, events: &[Leased]) {
+        let now_ms = self.edge.clock.now_ms();
+        let Some(subscription) = self.subscriptions.get_mut(&number) else {
+            return;
+        };
+        let mut frames = Frames::new(number, subscription.batch);
+        let mut done = Vec::new();
+        for leased in events {
+            let Some(event) = leased.event() else {
+                let verdict = Verdict::Park {
+                    error: b"cannot be read",
+                    fingerprint: fingerprint("unreadable"),
+                };
+                drop(leased.seat().nack(AckTarget::Token(leased.token()), verdict));
+                continue;
+            };
+            let token = leased.token();
+            let lane = token.lane.get();
+            let wire = DeliveryToken {
+                sub: number,
+                lane: (lane >> 32) as u32,
+                partition: Partition::new(lane as u32),
+                offset: Offset::new(token.offset),
+                epoch: token.epoch,
+                attempt: token.attempt,
+                round: token.round,
+            };
+            let ctx = Context {
+                attempt: token.attempt,
+                max_attempts: subscription.max_attempts,
+                // The clock of the bus was started at another moment: never more than the lease.
+                ack_deadline_ms: Some(
+                    leased
+                        .deadline_ms()
+                        .saturating_sub(now_ms)
+                        .min(subscription.ack_timeout_ms.into()),
+                ),
+                token: Some(wire),
+            };
+            frames.add(subscription, &event, &ctx);
+            subscription.count(&self.edge, &event, token.attempt);
+            if subscription.auto_ack {
+                done.push(AckTarget::Token(token));
+            } else if self.dialect == Dialect::Plain {
+                let out = OutDelivery { token, deadline_ms: leased.deadline_ms() };
+                subscription.remember(event, out, now_ms);
+            }
+        }
+        frames.finish(subscription).into_iter().for_each(|frame| self.outbox.push(frame));
+        if let (Some(first), false) = (events.first(), done.is_empty()) {
+            drop(first.seat().ack(&done));
+        }
+    }
+
+    fn deliver_followed(&mut self, number: u32, found: Vec<Followed>) {
+        let Some(subscription) = self.subscriptions.get_mut(&number) else {
+            return;
+        };
+        let mut frames = Frames::new(number, subscription.batch);
+        let mut gaps: Vec<Gap> = Vec::new();
+        for one in found {
+            match one {
+                Followed::Event(event) => {
+                    let ctx = Context { attempt: 1, max_attempts: 1, ..Context::default() };
+                    frames.add(subscription, &event, &ctx);
+                    subscription.count(&self.edge, &event, 1);
+                    if let Some(credit) = &mut subscription.credit {
+                        *credit = credit.saturating_sub(1);
+                    }
+                }
+                Followed::Gap(gap) => gaps.push(gap),
+            }
+        }
+        let frames = frames.finish(subscription);
+        if self.dialect == Dialect::V1 {
+            gaps.into_iter().for_each(|gap| self.say(&ServerFrame::Gap { sub: number, gap }));
+        }
+        frames.into_iter().for_each(|frame| self.outbox.push(frame));
+    }
+}
+
+impl Subscription {
+    fn count(&mut self, edge: &Edge, event: &Event, attempt: u16) {
+        let group = self.group.as_ref().map_or("", |group| group.as_str());
+        let counted = self.counters.entry(event.topic.clone()).or_insert_with(|| Counted {
+            delivered: edge.metrics.delivered.of(event.topic.as_str(), group),
+            redelivered: edge.metrics.redelivered.of(event.topic.as_str(), group),
+        });
+        counted.delivered.fetch_add(1, Ordering::Relaxed);
+        if attempt > 1 {
+            counted.redelivered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps what a plain client will answer by id. What is overdue has gone to others by now.
+    fn remember(&mut self, event: Event, out: OutDelivery, now_ms: u64) {
+        if self.out.len() >= IN_FLIGHT_MAX as usize {
+            self.out.retain(|_, known| known.deadline_ms > now_ms);
+        }
+        self.out.insert((event.topic, event.id), out);
+    }
+}
+
+/// Frames that are being made of events: one each, or many in one.
+struct Frames {
+    sub: u32,
+    batch: Option<usize>,
+    made: Vec<Vec<u8>>,
+    open: Vec<u8>,
+    in_open: usize,
+}
+
+impl Frames {
+    const fn new(sub: u32, batch: Option<usize>) -> Self {
+        Self { sub, batch, made: Vec::new(), open: Vec::new(), in_open: 0 }
+    }
+
+    fn add(&mut self, subscription: &Subscription, event: &Event, ctx: &Context) {
+        let Some(max) = self.batch else {
+            let mut frame = Vec::new();
+            write_event_frame(&mut frame, subscription.group.as_ref(), event, ctx);
+            self.made.push(frame);
+            return;
+        };
+        if self.in_open >= max || self.open.len() > FRAME_BYTES_MAX / 2 {
+            self.shut();
+        }
+        if self.in_open == 0 {
+            let head = format!("{{\"op\":\"EVENTS\",\"sub\":{}", self.sub);
+            self.open.extend_from_slice(head.as_bytes());
+            if let Some(group) = &subscription.group {
+                self.open.extend_from_slice(format!(",\"group\":\"{group}\"").as_bytes());
+            }
+            self.open.extend_from_slice(b",\"events\":[");
+        } else {
+            self.open.push(b',');
+        }
+        self.open.extend_from_slice(b"{\"event\":");
+        write_event(&mut self.open, event);
+        self.open.extend_from_slice(b",\"ctx\":");
+        let _ = serde_json::to_writer(&mut self.open, ctx);
+        self.open.push(b'}');
+        self.in_open += 1;
+    }
+
+    fn shut(&mut self) {
+        if self.in_open > 0 {
+            self.open.extend_from_slice(b"]}");
+            self.made.push(std::mem::take(&mut self.open));
+            self.in_open = 0;
+        }
+    }
+
+    fn finish(mut self, _: &Subscription) -> Vec<Vec<u8>> {
+        self.shut();
+        self.made
+    }
+}

@@ -1,0 +1,284 @@
+//! What an operator decides about the edge. Checked once, before anything is bound.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::access::Authenticator;
+use crate::quota::Rate;
+
+/// The port, unless told otherwise.
+pub const PORT: u16 = 7766;
+
+/// Who gets in.
+#[derive(Debug)]
+pub enum Access {
+    /// Whoever connects, with every right. For one's own machine.
+    Anonymous,
+    /// Who has a credential.
+    Required(Box<Authenticator>),
+}
+
+/// Where certificate and key lie, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and a root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What an operator has said aloud to do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waived {
+    /// `--insecure-no-auth`: anybody who can reach the port may do anything.
+    pub auth: bool,
+    /// `--insecure-no-tls`: anybody on the way can read and change everything.
+    pub tls: bool,
+}
+
+/// How often somebody may publish. `None`: as often as they like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// Events of one connection.
+    pub connection: Option<Rate>,
+    /// Events of one principal, over all its connections.
+    pub principal: Option<Rate>,
+    /// Events of one topic.
+    pub topic: Option<Rate>,
+}
+
+impl Rates {
+    /// 200, 2,000 and 1,000 in a second: what a shared server starts with.
+    pub fn cautious() -> Self {
+        let per_second = |count| Rate::per_second(count).ok();
+        Self { connection: per_second(200), principal: per_second(2_000), topic: per_second(1_000) }
+    }
+}
+
+/// Bounds that depend on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections at once. Default 10,000.
+    pub connections: usize,
+    /// Connections of one address at once, loopback excepted. Default 100.
+    pub connections_per_ip: usize,
+    /// Subscriptions of one connection. Default 100.
+    pub subscriptions: usize,
+    /// Bytes waiting to be sent on one connection. Default 16 MiB.
+    pub outbox_bytes: usize,
+    /// TCP and TLS must be done after this. Default 5 s.
+    pub handshake: Duration,
+    /// The head of a request must be there after this. Default 5 s.
+    pub head: Duration,
+    /// A body must go on after this. Default 5 s.
+    pub body_idle: Duration,
+    /// A body must be there after this. Default 30 s.
+    pub body: Duration,
+    /// A WebSocket must have said who it is after this. Default 5 s.
+    pub auth: Duration,
+    /// A WebSocket is asked whether it lives. Default every 20 s.
+    pub ping: Duration,
+    /// A WebSocket that says nothing is closed after this. Default 60 s.
+    pub idle: Duration,
+    /// A WebSocket that takes nothing is closed after this. Default 30 s.
+    pub stalled: Duration,
+    /// Acks are still taken so long after a token has expired. Default 5 s.
+    pub expired: Duration,
+    /// Everything is finished, or cut off, so long after the server was told to stop. Default 8 s.
+    pub drain: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            connections_per_ip: 100,
+            subscriptions: 100,
+            outbox_bytes: 16 * 1024 * 1024,
+            handshake: Duration::from_secs(5),
+            head: Duration::from_secs(5),
+            body_idle: Duration::from_secs(5),
+            body: Duration::from_secs(30),
+            auth: Duration::from_secs(5),
+            ping: Duration::from_secs(20),
+            idle: Duration::from_secs(60),
+            stalled: Duration::from_secs(30),
+            expired: Duration::from_secs(5),
+            drain: Duration::from_secs(8),
+        }
+    }
+}
+
+/// How the edge is set up.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where to listen. Default: port 7766 of this machine only.
+    pub listen: Vec<SocketAddr>,
+    /// Who gets in.
+    pub access: Access,
+    /// Certificate and key. Default: none, plain text.
+    pub tls: Option<TlsFiles>,
+    /// What was waived. Default: nothing.
+    pub waived: Waived,
+    /// Web origins that may connect, exactly as browsers write them. Default: only pages of the
+    /// server itself.
+    pub origins: Vec<String>,
+    /// Names that the server goes by, besides those of this machine.
+    pub hosts: Vec<String>,
+    /// How often somebody may publish. Default: as often as they like.
+    pub rates: Rates,
+    /// Other bounds.
+    pub bounds: Bounds,
+}
+
+/// Why the server does not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// Nowhere to listen.
+    #[error("there is no address to listen on")]
+    NoAddress,
+    /// Reachable from elsewhere without protection.
+    #[error(
+        "{address} can be reached from other machines, but {missing}; set it up, or say \
+         --insecure-no-auth and --insecure-no-tls to do without"
+    )]
+    Unprotected {
+        /// The address.
+        address: SocketAddr,
+        /// What is missing.
+        missing: &'static str,
+    },
+}
+
+impl Settings {
+    /// This machine only.
+    pub fn local(access: Access) -> Self {
+        Self {
+            listen: vec![
+                SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+                SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), PORT),
+            ],
+            access,
+            tls: None,
+            waived: Waived::default(),
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            rates: Rates::default(),
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// Fails closed: an address that others can reach needs credentials and TLS.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if self.listen.is_empty() {
+            return Err(SettingsError::NoAddress);
+        }
+        let open = matches!(self.access, Access::Anonymous) && !self.waived.auth;
+        let plain = self.tls.is_none() && !self.waived.tls;
+        let missing = match (open, plain) {
+            (false, false) => return Ok(()),
+            (true, true) => "neither authentication nor TLS is set up",
+            (true, false) => "no authentication is set up",
+            (false, true) => "no TLS is set up",
+        };
+        match self.listen.iter().find(|address| !address.ip().is_loopback()) {
+            Some(&address) => Err(SettingsError::Unprotected { address, missing }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the server goes by the name of a `Host` header.
+    pub(crate) fn is_host(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|c| c.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        if name == "localhost" || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            return true;
+        }
+        if let Ok(address) = name.parse::<IpAddr>() {
+            let bound = |at: &SocketAddr| at.ip() == address || at.ip().is_unspecified();
+            return address.is_loopback() || self.listen.iter().any(bound);
+        }
+        // A page that got here by a name of its own (DNS rebinding) has no token.
+        let has_token = matches!(self.access, Access::Required(_));
+        has_token && self.hosts.is_empty() && self.listen.iter().any(|at| !at.ip().is_loopback())
+    }
+
+    /// Whether a page of this origin may talk to the server that it calls `host`.
+    pub(crate) fn is_origin(&self, origin: &str, host: Option<&str>) -> bool {
+        let scheme = if self.tls.is_some() { "https://" } else { "http://" };
+        let own = host.is_some_and(|host| origin.strip_prefix(scheme) == Some(host));
+        own || self.origins.iter().any(|known| known == origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str, access: Access) -> Settings {
+        Settings { listen: vec![address.parse().unwrap()], ..Settings::local(access) }
+    }
+
+    fn required() -> Access {
+        Access::Required(Box::default())
+    }
+
+    #[test]
+    fn what_others_can_reach_is_protected() {
+        assert_eq!(Settings::local(Access::Anonymous).check(), Ok(()));
+        let tls = Some(TlsFiles { certificate: "c".into(), key: "k".into() });
+        let mut open = at("0.0.0.0:1", Access::Anonymous);
+        let refused = open.check().unwrap_err().to_string();
+        assert!(refused.contains("--insecure-no-auth") && refused.contains("--insecure-no-tls"));
+        open.waived.auth = true;
+        assert!(open.check().is_err());
+        open.waived.tls = true;
+        assert_eq!(open.check(), Ok(()));
+        assert!(at("[::]:1", required()).check().is_err());
+        assert!(at("192.168.1.1:1", required()).check().is_err());
+        assert_eq!(Settings { tls: tls.clone(), ..at("0.0.0.0:1", required()) }.check(), Ok(()));
+        assert!(Settings { tls, ..at("0.0.0.0:1", Access::Anonymous) }.check().is_err());
+        let nowhere = Settings { listen: vec![], ..Settings::local(Access::Anonymous) };
+        assert_eq!(nowhere.check(), Err(SettingsError::NoAddress));
+    }
+
+    #[test]
+    fn hosts() {
+        let local = Settings::local(Access::Anonymous);
+        for host in ["localhost", "LOCALHOST:7766", "127.0.0.1:7766", "[::1]:7766", "127.0.0.2"] {
+            assert!(local.is_host(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:7766", "localhost.evil.example", "10.0.0.1", ""]
+        {
+            assert!(!local.is_host(host), "{host}");
+        }
+        let named = Settings { hosts: vec!["bus.example".into()], ..at("0.0.0.0:1", required()) };
+        assert!(named.is_host("bus.example:443") && !named.is_host("other.example"));
+        assert!(at("0.0.0.0:1", required()).is_host("any.example"));
+    }
+
+    #[test]
+    fn origins() {
+        let mut local = Settings::local(Access::Anonymous);
+        local.origins.push("https://app.example".into());
+        let host = Some("localhost:7766");
+        assert!(local.is_origin("http://localhost:7766", host));
+        assert!(local.is_origin("https://app.example", host));
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "https://app.example.evil.example",
+            "http://localhost:7767",
+            "https://localhost:7766",
+            "http://app.example",
+        ] {
+            assert!(!local.is_origin(origin, host), "{origin}");
+        }
+    }
+}

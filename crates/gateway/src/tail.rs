@@ -1,0 +1,199 @@
+//! Following topics without a group: what is stored from a place on, as it comes. Nothing is kept
+//! about who follows; a reader that comes back says where it was.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use promethean::store::{Lane, PageLimit, Read, ReadError};
+use promethean_event::frame::Gap;
+use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic};
+
+use crate::access::{Action, Principal, Resource, authorize};
+use crate::edge::Edge;
+use crate::filter::Expression;
+use crate::rejection::Rejection;
+
+/// Where following begins in a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    Latest,
+    Earliest,
+    At(Timestamp),
+    AfterId(EventId),
+}
+
+/// What is to be followed, and by whom.
+#[derive(Debug)]
+pub(crate) struct TailWish {
+    pub(crate) topics: Vec<Pattern>,
+    pub(crate) begin: Begin,
+    /// Partitions that were followed before.
+    pub(crate) after: Vec<Cursor>,
+    pub(crate) filter: Option<Expression>,
+    pub(crate) principal: Principal,
+}
+
+/// Something that was followed.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    Event(Box<Event>),
+    Gap(Gap),
+}
+
+#[derive(Debug)]
+pub(crate) struct Tail {
+    edge: Arc<Edge>,
+    wish: TailWish,
+    lanes: Vec<LaneTail>,
+    mark: u64,
+}
+
+#[derive(Debug)]
+struct LaneTail {
+    lane: Lane,
+    topic: Topic,
+    next: Offset,
+    /// There may be something to read.
+    grown: bool,
+}
+
+impl Tail {
+    pub(crate) async fn start(edge: Arc<Edge>, wish: TailWish) -> Result<Self, Rejection> {
+        let mut tail = Self { edge, wish, lanes: Vec::new(), mark: 0 };
+        let begin = tail.wish.begin;
+        tail.take_up(begin).await?;
+        Ok(tail)
+    }
+
+    /// Takes up the partitions that are not followed yet. Rights are asked for each topic.
+    async fn take_up(&mut self, begin: Begin) -> Result<(), ReadError> {
+        let topics = self.edge.bus.topics();
+        for entry in topics.users() {
+            let topic = &entry.definition.topic;
+            let wanted = self.wish.topics.iter().any(|pattern| pattern.matches(topic));
+            let resource = Resource::Topic(topic, None);
+            if !wanted || authorize(&self.wish.principal, Action::Read, resource).is_err() {
+                continue;
+            }
+            for lane in entry.lanes() {
+                if self.lanes.iter().any(|known| known.lane == lane) {
+                    continue;
+                }
+                let next = self.first(lane, topic, begin).await?;
+                self.lanes.push(LaneTail { lane, topic: topic.clone(), next, grown: true });
+            }
+        }
+        self.lanes.retain(|known| topics.by_id(known.lane.topic).is_some());
+        Ok(())
+    }
+
+    async fn first(&self, lane: Lane, topic: &Topic, begin: Begin) -> Result<Offset, ReadError> {
+        let store = self.edge.bus.store();
+        let known =
+            self.wish.after.iter().find(|c| c.topic == *topic && c.partition == lane.partition);
+        if let Some(cursor) = known {
+            return Ok(cursor.next);
+        }
+        let bounds = store.bounds(lane).await?;
+        Ok(match begin {
+            Begin::Latest => bounds.next,
+            Begin::Earliest => bounds.start,
+            Begin::At(time) => store.offset_at(lane, time).await?,
+            Begin::AfterId(id) => match store.find(lane.topic, id).await? {
+                Some(found) if found.event.partition == lane.partition => found.event.offset.next(),
+                Some(found) => store.offset_at(lane, found.appended_at).await?,
+                None => bounds.next,
+            },
+        })
+    }
+
+    /// Where the tail is in each partition.
+    pub(crate) fn cursors(&self) -> Vec<Cursor> {
+        let cursor = |lane: &LaneTail| Cursor {
+            topic: lane.topic.clone(),
+            partition: lane.lane.partition,
+            next: lane.next,
+        };
+        self.lanes.iter().map(cursor).collect()
+    }
+
+    /// What is missing between where the reader was and what is there: nothing, or gaps.
+    pub(crate) async fn gaps(&self) -> Result<Vec<Gap>, ReadError> {
+        let mut gaps = Vec::new();
+        for lane in &self.lanes {
+            let bounds = self.edge.bus.store().bounds(lane.lane).await?;
+            if lane.next < bounds.start {
+                gaps.push(Gap {
+                    topic: lane.topic.clone(),
+                    partition: lane.lane.partition,
+                    from: lane.next,
+                    to: bounds.start,
+                    reason: Cow::Borrowed("retention"),
+                });
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// The next events and gaps, at least one; `None` when the store is closed.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Followed>>, ReadError> {
+        loop {
+            for number in 0..self.lanes.len() {
+                let found = self.read(number).await?;
+                if !found.is_empty() {
+                    return Ok(Some(found));
+                }
+            }
+            let growth = self.edge.bus.store().grown(self.mark).await;
+            self.mark = growth.mark;
+            if growth.closed {
+                return Ok(None);
+            }
+            for lane in &mut self.lanes {
+                let told = growth.lanes.as_ref();
+                lane.grown |=
+                    told.is_none_or(|grown| grown.iter().any(|(one, _)| *one == lane.lane));
+            }
+            if growth.topics_changed {
+                // A topic that is new is followed from its beginning: all of it came later.
+                self.take_up(Begin::Earliest).await?;
+            }
+        }
+    }
+
+    async fn read(&mut self, number: usize) -> Result<Vec<Followed>, ReadError> {
+        let mut found = Vec::new();
+        let Some(lane) = self.lanes.get_mut(number) else {
+            return Ok(found);
+        };
+        while found.is_empty() && lane.grown {
+            let limit = PageLimit { events: 100, ..PageLimit::default() };
+            let read = Read::From { lane: lane.lane, from: lane.next, limit };
+            let page = match self.edge.bus.store().read(read).await {
+                Ok(page) => page,
+                // The topic is gone, or the place is of another life of it.
+                Err(ReadError::UnknownLane | ReadError::BeyondEnd { .. }) => {
+                    lane.grown = false;
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            lane.grown = page.next > lane.next;
+            lane.next = page.next;
+            found.extend(page.gaps.iter().map(|gap| {
+                Followed::Gap(Gap {
+                    topic: lane.topic.clone(),
+                    partition: gap.partition,
+                    from: gap.from,
+                    to: gap.to,
+                    reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
+                })
+            }));
+            let filter = self.wish.filter.as_ref();
+            let wanted = |event: &Event| filter.is_none_or(|filter| filter.wants(event));
+            let events = page.events.into_iter().map(|stored| stored.event).filter(wanted);
+            found.extend(events.map(|event| Followed::Event(Box::new(event))));
+        }
+        Ok(found)
+    }
+}

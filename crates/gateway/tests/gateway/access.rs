@@ -1,0 +1,218 @@
+//! RELIABILITY 4.3 to 4.5 over a real socket.
+
+use promethean_gateway::access::{Authenticator, MintedToken, TokenTable};
+use promethean_gateway::quota::Rate;
+use promethean_gateway::{Access, Rates};
+
+use super::server::{TestServer, tokens};
+
+#[tokio::test]
+async fn strangers_get_nothing() {
+    let (access, _) = tokens(&[&["publish:**"]]);
+    let server = TestServer::with(access, |_| {}).await;
+    for path in [
+        "/replay?topic=a",
+        "/export?topic=a",
+        "/events/a",
+        "/cursors?group=g",
+        "/lag",
+        "/metrics",
+        "/latest-by-key?topic=a&key=k",
+        "/ops/partitions",
+        "/dead-letters",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status, answer.code().as_str()), (401, "unauthorized"), "{path}");
+        assert!(answer.head.contains("www-authenticate: bearer"), "{path}");
+    }
+    for path in [
+        "/publish/a",
+        "/groups/g/seek",
+        "/dead-letters/018c2e65-4b00-7000-8000-000000000001/replay",
+        "/dead-letters/018c2e65-4b00-7000-8000-000000000001/discard",
+    ] {
+        assert_eq!(server.post(path, "{}").await.status, 401, "{path}");
+    }
+    for path in ["/livez", "/readyz", "/readyz?verbose", "/openapi.json"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(server.get("/readyz?verbose").await.body, "ok\n");
+}
+
+#[tokio::test]
+async fn scopes_hold_on_every_way_in_and_out() {
+    let (access, secrets) = tokens(&[&["publish:a.**", "subscribe:a.**@g"], &["admin:ops"]]);
+    let server = TestServer::with(access, |_| {}).await;
+    let bearer = |n: usize| format!("Bearer {}", secrets[n]);
+    let (user, operator) = (bearer(0), bearer(1));
+    let send = async |method: &str, path: &str, token: &str| {
+        let headers = [("content-type", "application/json"), ("authorization", token)];
+        server.send(method, path, &headers, b"1").await
+    };
+    assert_eq!(send("POST", "/publish/a.b", &user).await.status, 201);
+    assert_eq!(send("POST", "/publish/b", &user).await.code(), "forbidden");
+    assert_eq!(send("POST", "/publish/a.b", &operator).await.code(), "forbidden");
+    // A right for one group is none to read.
+    assert_eq!(send("GET", "/events/a.b", &user).await.code(), "forbidden");
+    assert_eq!(send("GET", "/replay?topic=**", &user).await.code(), "forbidden");
+    assert_eq!(send("GET", "/lag", &user).await.code(), "forbidden");
+    assert_eq!(send("GET", "/lag", &operator).await.status, 200);
+    assert_eq!(send("GET", "/dead-letters", &operator).await.code(), "forbidden");
+    assert!(send("GET", "/readyz?verbose", &operator).await.body.contains("\"status\":\"ok\""));
+
+    let mut client = server.plain().await;
+    let auth = format!(r#"{{"op":"AUTH","token":"{}","corr":"a"}}"#, secrets[0]);
+    assert_eq!(client.ask(auth).await["corr"], "a");
+    for (frame, code) in [
+        (r#"{"op":"PUBLISH","topic":"b","payload":1}"#, "forbidden"),
+        (r#"{"op":"SUBSCRIBE","topic":"a.b","group":"other"}"#, "forbidden"),
+        (r#"{"op":"SUBSCRIBE","topic":"**","group":"g"}"#, "forbidden"),
+        (r#"{"op":"SUBSCRIBE","topic":"a.b"}"#, "forbidden"),
+    ] {
+        assert_eq!(client.ask(frame).await["code"], code, "{frame}");
+    }
+    assert_eq!(client.ask(r#"{"op":"SUBSCRIBE","topic":"a.**","group":"g"}"#).await["op"], "OK");
+}
+
+#[tokio::test]
+async fn frames_before_auth_close_the_connection() {
+    let (access, secrets) = tokens(&[&["publish:**"], &[]]);
+    let server = TestServer::with(access, |_| {}).await;
+    for frame in [
+        r#"{"op":"PUBLISH","topic":"a","payload":1}"#.to_owned(),
+        r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#.to_owned(),
+        r#"{"op":"ACK","topic":"a","group":"g","id":"018c2e65-4b00-7000-8000-000000000001"}"#
+            .to_owned(),
+        r#"{"op":"AUTH","token":"prom_0_0"}"#.to_owned(),
+        r#"{"op":"AUTH","token":""}"#.to_owned(),
+        "nonsense".to_owned(),
+    ] {
+        let mut client = server.plain().await;
+        client.say(frame.clone()).await;
+        assert_eq!(client.closed().await, 3000, "{frame}");
+    }
+    // A token that allows nothing.
+    let mut nobody = server.plain().await;
+    nobody.say(format!(r#"{{"op":"AUTH","token":"{}"}}"#, secrets[1])).await;
+    assert_eq!(nobody.closed().await, 3003);
+    // In the head of the upgrade it is a status.
+    let wrong = server.connect(&[("authorization", "Bearer prom_0_0")]).await;
+    assert_eq!(wrong.err(), Some(401));
+    let right = format!("Bearer {}", secrets[0]);
+    let mut known = server.connect(&[("authorization", &right)]).await.unwrap();
+    assert_eq!(known.ask(r#"{"op":"PUBLISH","topic":"a","payload":1}"#).await["op"], "OK");
+}
+
+#[tokio::test]
+async fn silence_instead_of_auth_is_closed() {
+    let (access, _) = tokens(&[&["publish:**"]]);
+    let server =
+        TestServer::with(access, |s| s.bounds.auth = std::time::Duration::from_millis(50)).await;
+    assert_eq!(server.plain().await.closed().await, 3000);
+}
+
+#[tokio::test]
+async fn a_token_that_ends_during_a_connection() {
+    let mut minted =
+        MintedToken::mint("ann", vec!["publish:**".into(), "subscribe:**".into()]).unwrap();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    minted.stored.expires_at_ms = Some(now + 1_500);
+    let other = MintedToken::mint("bob", vec!["publish:**".into()]).unwrap();
+    let table = TokenTable::new([minted.stored.clone(), other.stored.clone()]).unwrap();
+    let access = Access::Required(Box::new(Authenticator::new(table, None, Vec::new())));
+    let server = TestServer::with(access, |settings| {
+        settings.bounds.expired = std::time::Duration::from_millis(300);
+    })
+    .await;
+    let mut client = server.plain().await;
+    let ok = client.ask(format!(r#"{{"op":"AUTH","token":"{}"}}"#, minted.secret)).await;
+    assert_eq!(ok["expires_at"], now + 1_500);
+    client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await;
+    client.say(r#"{"op":"PUBLISH","topic":"a","payload":1}"#).await;
+    let event = client.next_of("EVENT").await;
+    // Somebody else cannot take the connection over.
+    let theirs = format!(r#"{{"op":"AUTH","token":"{}","corr":"x"}}"#, other.secret);
+    client.say(theirs).await;
+    assert_eq!(client.next_of("ERR").await["code"], "forbidden");
+    assert_eq!(client.next_of("ERR").await["code"], "token_expired");
+    // What is out may still be acked; nothing else is done.
+    let late = client.ask(r#"{"op":"PUBLISH","topic":"a","payload":2}"#).await;
+    assert_eq!(late["code"], "token_expired");
+    let id = event["event"]["id"].as_str().unwrap();
+    let ack = format!(r#"{{"op":"ACK","topic":"a","group":"g","id":"{id}","corr":"k"}}"#);
+    assert_eq!(client.ask(ack).await["op"], "OK");
+    assert_eq!(client.closed().await, 3000);
+}
+
+#[tokio::test]
+async fn origins_hosts_and_tokens_in_addresses() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.origins.push("https://app.example".into());
+    })
+    .await;
+    let own = format!("http://{}", server.at);
+    for (origin, allowed) in [
+        (own.as_str(), true),
+        ("https://app.example", true),
+        ("https://evil.example", false),
+        ("null", false),
+        ("https://app.example.evil.example", false),
+    ] {
+        let connected = server.connect(&[("origin", origin)]).await;
+        assert_eq!(connected.err(), (!allowed).then_some(403), "{origin}");
+        let headers = [("origin", origin), ("content-type", "application/json")];
+        let status = server.send("POST", "/publish/a", &headers, b"1").await.status;
+        assert_eq!(status, if allowed { 201 } else { 403 }, "{origin}");
+    }
+    for host in ["evil.example", "127.0.0.1.evil.example", ""] {
+        let answer = server.send("GET", "/livez", &[("host", host)], b"").await;
+        assert_eq!(answer.status, 421, "{host}");
+    }
+    for query in ["token=x", "access_token=x", "topic=a&jwt=x"] {
+        let answer = server.get(&format!("/replay?{query}")).await;
+        assert_eq!(answer.code(), "token_in_query", "{query}");
+    }
+    let preflight = [("origin", "https://evil.example"), ("access-control-request-method", "POST")];
+    assert_eq!(server.send("OPTIONS", "/publish/a", &preflight, b"").await.status, 403);
+}
+
+#[tokio::test]
+async fn rates_refuse_with_a_time_to_wait() {
+    let one = Rate::per_second(2).ok();
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.rates = Rates { connection: one, principal: None, topic: None };
+    })
+    .await;
+    let mut client = server.plain().await;
+    let frame = r#"{"op":"PUBLISH","topic":"a","payload":1}"#;
+    assert_eq!(client.ask(frame).await["op"], "OK");
+    assert_eq!(client.ask(frame).await["op"], "OK");
+    let refused = client.ask(frame).await;
+    assert_eq!(refused["code"], "rate_limited");
+    assert!((1..=1000).contains(&refused["retry_ms"].as_u64().unwrap()));
+    let many = r#"{"op":"PUBLISH","events":[{"topic":"a","payload":1},{"topic":"a","payload":1},{"topic":"a","payload":1}]}"#;
+    assert_eq!(client.ask(many).await["code"], "too_large");
+
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.rates = Rates { connection: None, principal: None, topic: Rate::new(1, 1).ok() };
+    })
+    .await;
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    let refused = server.post("/publish/a", "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    assert!(refused.head.contains("retry-after: 1"));
+    assert_eq!(server.post("/publish/b", "1").await.status, 201);
+}
+
+#[tokio::test]
+async fn too_many_wrong_tokens_of_one_address() {
+    let (access, _) = tokens(&[&["publish:**"]]);
+    let server = TestServer::with(access, |_| {}).await;
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        let answer = server.send("GET", "/lag", &[("authorization", "Bearer x")], b"").await;
+        seen.push(answer.status);
+    }
+    assert_eq!(seen[..10], [401; 10]);
+    assert_eq!(seen[10..], [429; 2]);
+}

@@ -1,0 +1,109 @@
+//! What `prom.v1` adds: batches, tokens, credits, tails, resume.
+
+use super::server::TestServer;
+
+#[tokio::test]
+async fn batches_go_in_whole_or_not_at_all() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let ok = client
+        .ask(r#"{"op":"PUBLISH","events":[{"topic":"a","payload":1},{"topic":"b","payload":2}],"corr":1}"#)
+        .await;
+    assert_eq!(ok["places"].as_array().unwrap().len(), 2);
+    let err = client
+        .ask(r#"{"op":"PUBLISH","events":[{"topic":"a","payload":1},{"topic":"$b","payload":2}]}"#)
+        .await;
+    assert_eq!(err["code"], "forbidden");
+    let page = server.get("/events/a").await.json();
+    assert_eq!(page["events"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn tokens_batches_and_ranges() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let ok = client
+        .ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"batch":true,"from":"earliest"},"corr":1}"#)
+        .await;
+    let sub = ok["sub"].as_u64().unwrap();
+    let events: Vec<String> = (0..6).map(|n| format!(r#"{{"topic":"a","payload":{n}}}"#)).collect();
+    client.say(format!(r#"{{"op":"PUBLISH","events":[{}]}}"#, events.join(","))).await;
+    let mut got = Vec::new();
+    while got.len() < 6 {
+        let frame = client.next_of("EVENTS").await;
+        assert_eq!(frame["sub"], sub);
+        got.extend(frame["events"].as_array().unwrap().clone());
+    }
+    let token = |n: usize| got[n]["ctx"]["token"].as_str().unwrap().to_owned();
+    let acks = format!(r#"{{"op":"ACKS","tokens":["{}","{}"],"corr":"t"}}"#, token(0), token(1));
+    let ok = client.ask(acks).await;
+    assert_eq!((&ok["corr"], &ok["accepted"]), (&"t".into(), &2.into()), "{ok}");
+    let epoch = u32::from_str_radix(token(2).split('-').nth(4).unwrap(), 16).unwrap();
+    let range = format!(
+        r#"{{"op":"ACKS","ranges":[{{"sub":{sub},"topic":"a","partition":0,"from":2,"to":4,"epoch":{epoch}}}],"corr":"r"}}"#
+    );
+    assert_eq!(client.ask(range).await["accepted"], 3);
+    let last = format!(r#"{{"op":"ACK","token":"{}","corr":"l"}}"#, token(5));
+    assert_eq!(client.ask(last.clone()).await["op"], "OK");
+    let again = client.ask(last).await;
+    assert_eq!((&again["op"], &again["code"]), (&"ERR".into(), &"conflict".into()), "{again}");
+    server.bus.caught_up(&"g".parse().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_comes_without_credit() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let subscribe = r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"credit":0},"corr":1}"#;
+    let sub = client.ask(subscribe).await["sub"].as_u64().unwrap();
+    for n in 0..3 {
+        let frame = format!(r#"{{"op":"PUBLISH","topic":"a","payload":{n},"corr":{n}}}"#);
+        assert_eq!(client.ask(frame).await["op"], "OK");
+    }
+    client.say(format!(r#"{{"op":"CREDIT","sub":{sub},"credit":2}}"#)).await;
+    assert_eq!(client.next().await["event"]["payload"], 0);
+    assert_eq!(client.next().await["event"]["payload"], 1);
+    assert_eq!(
+        client.ask(r#"{"op":"PUBLISH","topic":"b","payload":0,"corr":"x"}"#).await["corr"],
+        "x"
+    );
+    client.say(format!(r#"{{"op":"CREDIT","sub":{sub},"credit":1}}"#)).await;
+    assert_eq!(client.next().await["event"]["payload"], 2);
+}
+
+#[tokio::test]
+async fn tails_need_no_group_and_go_on_where_they_were() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    client.ask(r#"{"op":"PUBLISH","topic":"a.x","payload":0}"#).await;
+    client.ask(r#"{"op":"SUBSCRIBE","topic":"a.*","opts":{"from":"earliest"},"corr":1}"#).await;
+    let event = client.next_of("EVENT").await;
+    assert_eq!(event["event"]["payload"], 0);
+    assert!(event["group"].is_null() && event["ctx"]["token"].is_null());
+    // A topic that is new is followed as well.
+    client.say(r#"{"op":"PUBLISH","topic":"a.y","payload":1}"#).await;
+    assert_eq!(client.next_of("EVENT").await["topic"], "a.y");
+    drop(client);
+
+    let mut again = server.negotiated().await;
+    again.ask(r#"{"op":"PUBLISH","topic":"a.x","payload":2}"#).await;
+    let resumed = again
+        .ask(r#"{"op":"RESUME","topic":"a.*","opts":{"after":[{"topic":"a.x","partition":0,"next":1},{"topic":"a.y","partition":0,"next":1}]},"corr":"r"}"#)
+        .await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &true.into()));
+    let event = again.next_of("EVENT").await;
+    assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.x".into(), &2.into()));
+}
+
+#[tokio::test]
+async fn subscriptions_of_a_connection_are_bounded() {
+    let server =
+        TestServer::with(promethean_gateway::Access::Anonymous, |s| s.bounds.subscriptions = 2)
+            .await;
+    let mut client = server.negotiated().await;
+    for n in 0..2 {
+        let frame = format!(r#"{{"op":"SUBSCRIBE","topic":"a","group":"g{n}"}}"#);
+        assert_eq!(client.ask(frame).await["op"], "OK");
+    }
+    assert_eq!(client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"x"}"#).await["code"], "limit");
+}

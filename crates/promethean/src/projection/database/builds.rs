@@ -1,0 +1,307 @@
+//! Builds: one making of all views of a projection, with its cursors. A projection has one that is
+//! live, and at most one that is being built to replace it.
+
+use promethean_event::{Offset, Partition, Topic};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::layout::{arrange, building_table, create};
+use super::{DatabaseError, Faults};
+use crate::projection::view::View;
+use crate::store::{Lane, TopicId};
+
+/// Whether a build is read, or made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuildState {
+    Live,
+    Building,
+}
+
+impl BuildState {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Building => "building",
+        }
+    }
+}
+
+/// What a build is made from now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The newest event of each key after this one.
+    Keys(Option<String>),
+    /// Events, from the cursors on.
+    Events,
+}
+
+/// What has been counted since a build began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events that were worked on.
+    pub events: u64,
+    /// Writes that were older than what was there.
+    pub stale: u64,
+    /// Events without a key, or that did not fit: parked.
+    pub unkeyed: u64,
+    /// Events that became dead letters, those included.
+    pub dead: u64,
+}
+
+/// How far a build has come in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BuildCursor {
+    pub(crate) lane: Lane,
+    pub(crate) topic: Topic,
+    pub(crate) next: Offset,
+    /// Where the partition ended when the build began.
+    pub(crate) begun: Offset,
+    /// Events that were gone before they were read.
+    pub(crate) missed: u64,
+}
+
+/// One making of the views of a projection.
+#[derive(Debug, Clone)]
+pub(crate) struct Build {
+    pub(crate) number: i64,
+    pub(crate) state: BuildState,
+    /// The fingerprint of the definition that it follows.
+    pub(crate) definition: String,
+    pub(crate) phase: Phase,
+    pub(crate) counts: Counts,
+    pub(crate) cursors: Vec<BuildCursor>,
+}
+
+/// A build that is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Requested {
+    pub(crate) projection: String,
+    pub(crate) definition: String,
+    pub(crate) views: Vec<View>,
+    pub(crate) state: BuildState,
+    pub(crate) from_keys: bool,
+    /// Where it begins, for the case that it is new.
+    pub(crate) cursors: Vec<BuildCursor>,
+}
+
+impl Build {
+    /// The table of a view.
+    pub(crate) fn table(&self, view: &str) -> String {
+        match self.state {
+            BuildState::Live => view.to_owned(),
+            BuildState::Building => building_table(view, self.number),
+        }
+    }
+
+    /// The build of a projection in a state, if there is one.
+    pub(crate) fn find(
+        connection: &Connection,
+        projection: &str,
+        state: BuildState,
+    ) -> Result<Option<Self>, DatabaseError> {
+        let sql = "SELECT build, definition, phase, after_key, events, stale, unkeyed, dead \
+                   FROM promethean_builds WHERE projection = ?1 AND state = ?2";
+        let read = |row: &Row<'_>| {
+            let phase: String = row.get(2)?;
+            let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            Ok(Self {
+                number: row.get(0)?,
+                state,
+                definition: row.get(1)?,
+                phase: if phase == "keys" { Phase::Keys(row.get(3)?) } else { Phase::Events },
+                counts: Counts {
+                    events: count(4)?,
+                    stale: count(5)?,
+                    unkeyed: count(6)?,
+                    dead: count(7)?,
+                },
+                cursors: Vec::new(),
+            })
+        };
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_row(params![projection, state.text()], read).optional()?;
+        let Some(mut build) = found else {
+            return Ok(None);
+        };
+        build.cursors = cursors(connection, build.number)?;
+        Ok(Some(build))
+    }
+
+    /// The build that is wanted: the one that is there, if it follows the same definition (or is
+    /// the live one, which is kept until it is replaced), or a new one.
+    pub(crate) fn obtain(
+        connection: &mut Connection,
+        faults: &Faults,
+        wanted: &Requested,
+    ) -> Result<Self, DatabaseError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let found = Self::find(&transaction, &wanted.projection, wanted.state)?;
+        let build = match found {
+            Some(build)
+                if build.state == BuildState::Live || build.definition == wanted.definition =>
+            {
+                build
+            }
+            other => {
+                if let Some(old) = other {
+                    remove(&transaction, &old, &wanted.views)?;
+                }
+                begin(&transaction, wanted)?
+            }
+        };
+        for view in &wanted.views {
+            arrange_if_other(&transaction, &build, view, &wanted.projection)?;
+        }
+        for cursor in &wanted.cursors {
+            insert_cursor(&transaction, build.number, cursor)?;
+        }
+        faults.step()?;
+        let cursors = cursors(&transaction, build.number)?;
+        transaction.commit()?;
+        Ok(Self { cursors, ..build })
+    }
+
+    /// Puts the build that was made in the place of the live one: one transaction.
+    pub(crate) fn switch(
+        self,
+        connection: &mut Connection,
+        faults: &Faults,
+        wanted: &Requested,
+    ) -> Result<Self, DatabaseError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if let Some(live) = Self::find(&transaction, &wanted.projection, BuildState::Live)? {
+            remove(&transaction, &live, &wanted.views)?;
+        }
+        for view in &wanted.views {
+            let (table, name) = (self.table(&view.name), &view.name);
+            faults.step()?;
+            transaction.execute_batch(&format!("ALTER TABLE \"{table}\" RENAME TO \"{name}\""))?;
+        }
+        let sql = "UPDATE promethean_builds SET state = 'live' WHERE build = ?1";
+        transaction.execute(sql, params![self.number])?;
+        faults.step()?;
+        let cursors = cursors(&transaction, self.number)?;
+        transaction.commit()?;
+        Ok(Self { state: BuildState::Live, cursors, ..self })
+    }
+}
+
+fn cursors(connection: &Connection, build: i64) -> Result<Vec<BuildCursor>, DatabaseError> {
+    let sql = "SELECT lane, topic, next, begun, missed FROM promethean_cursors \
+               WHERE build = ?1 ORDER BY lane";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![build])?;
+    let mut cursors = Vec::new();
+    while let Some(row) = rows.next()? {
+        let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        let topic: String = row.get(1)?;
+        let Ok(topic) = Topic::stored(&topic) else {
+            continue;
+        };
+        cursors.push(BuildCursor {
+            lane: lane_of(row.get(0)?),
+            topic,
+            next: Offset::new(number(2)?),
+            begun: Offset::new(number(3)?),
+            missed: number(4)?,
+        });
+    }
+    Ok(cursors)
+}
+
+/// A lane as SQLite keeps it, and back.
+pub(super) const fn lane_number(lane: Lane) -> i64 {
+    lane.id().get().cast_signed()
+}
+
+pub(super) const fn lane_of(number: i64) -> Lane {
+    let number = number.cast_unsigned();
+    let (topic, partition) = ((number >> 32) as u32, number as u32);
+    Lane { topic: TopicId::new(topic), partition: Partition::new(partition) }
+}
+
+fn begin(transaction: &Transaction<'_>, wanted: &Requested) -> Result<Build, DatabaseError> {
+    let phase = if wanted.from_keys { Phase::Keys(None) } else { Phase::Events };
+    let phase_text = if wanted.from_keys { "keys" } else { "events" };
+    let sql = "INSERT INTO promethean_builds (projection, state, definition, phase) \
+               VALUES (?1, ?2, ?3, ?4)";
+    let values = params![wanted.projection, wanted.state.text(), wanted.definition, phase_text];
+    transaction.execute(sql, values)?;
+    let build = Build {
+        number: transaction.last_insert_rowid(),
+        state: wanted.state,
+        definition: wanted.definition.clone(),
+        phase,
+        counts: Counts::default(),
+        cursors: Vec::new(),
+    };
+    for view in &wanted.views {
+        let table = build.table(&view.name);
+        create(transaction, &table)?;
+        arrange(transaction, &table, view)?;
+    }
+    Ok(build)
+}
+
+fn insert_cursor(
+    transaction: &Transaction<'_>,
+    build: i64,
+    cursor: &BuildCursor,
+) -> Result<(), DatabaseError> {
+    let sql = "INSERT INTO promethean_cursors (build, lane, topic, partition, next, begun) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+    transaction.prepare_cached(sql)?.execute(params![
+        build,
+        lane_number(cursor.lane),
+        cursor.topic.as_str(),
+        cursor.lane.partition.get(),
+        cursor.next.get().cast_signed(),
+        cursor.begun.get().cast_signed(),
+    ])?;
+    Ok(())
+}
+
+/// Arranges the table of a view anew if its declaration has changed.
+fn arrange_if_other(
+    transaction: &Transaction<'_>,
+    build: &Build,
+    view: &View,
+    projection: &str,
+) -> Result<(), DatabaseError> {
+    if build.state == BuildState::Building {
+        return Ok(());
+    }
+    let layout = serde_json::to_string(view).unwrap_or_default();
+    let sql = "SELECT layout FROM promethean_views WHERE view = ?1";
+    let known: Option<String> =
+        transaction.query_row(sql, params![view.name], |row| row.get(0)).optional()?;
+    if known.as_ref() == Some(&layout) {
+        return Ok(());
+    }
+    let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    if transaction.query_row(exists, params![view.name], |_| Ok(())).optional()?.is_none() {
+        // A view that the live build does not have yet: empty until the new build replaces it.
+        create(transaction, &view.name)?;
+    }
+    arrange(transaction, &view.name, view)?;
+    let sql = "INSERT INTO promethean_views (view, projection, layout) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (view) DO UPDATE SET layout = excluded.layout";
+    transaction.execute(sql, params![view.name, projection, layout])?;
+    Ok(())
+}
+
+/// Removes a build with its tables.
+fn remove(
+    transaction: &Transaction<'_>,
+    build: &Build,
+    views: &[View],
+) -> Result<(), DatabaseError> {
+    for view in views {
+        transaction
+            .execute_batch(&format!("DROP TABLE IF EXISTS \"{}\"", build.table(&view.name)))?;
+    }
+    for table in ["promethean_cursors", "promethean_graves", "promethean_builds"] {
+        let sql = format!("DELETE FROM {table} WHERE build = ?1");
+        transaction.execute(&sql, params![build.number])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! The database of views: one SQLite file, one thread that writes, any number of readers.
+//!
+//! Write-ahead log, so that readers (also other programs) see the last commit and never wait.
+//! `synchronous = NORMAL`: a commit survives the death of the process; after a power cut the file
+//! is at some earlier commit, cursors and documents together, and the log brings it forward.
+//! A commit that goes with events that were appended is synced.
+
+mod layout;
+
+mod builds;
+
+mod apply;
+
+mod rows;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use apply::{Batch, CursorMove, Table};
+pub use builds::Counts;
+pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested};
+pub(crate) use rows::{COLUMNS, Rows, StoredRow, get, read_row, rows};
+
+use super::limits::{
+    CHECKPOINT_PAGES, LOCK_WAIT_MS, READER_CACHE_KIB, READERS_KEPT_MAX, WRITER_CACHE_KIB,
+    WRITES_WAITING_MAX,
+};
+
+/// Why the database of views did not do something.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// SQLite refused.
+    #[error("the database of views")]
+    Sqlite(#[source] Arc<rusqlite::Error>),
+    /// Written by a newer version of this program.
+    #[error("the database of views has format {found}, this program knows {known}; update it")]
+    Format {
+        /// What was found.
+        found: i64,
+        /// The newest that is known.
+        known: i64,
+    },
+    /// Another one moved the cursor: nothing was written.
+    #[error("another process keeps this projection too: its cursor has moved")]
+    Fenced,
+    /// The database is closed.
+    #[error("the database of views is closed")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for DatabaseError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(Arc::new(error))
+    }
+}
+
+impl DatabaseError {
+    /// Whether trying again may help.
+    pub(crate) fn is_transient(&self) -> bool {
+        let Self::Sqlite(error) = self else {
+            return false;
+        };
+        matches!(
+            error.sqlite_error_code(),
+            Some(
+                ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+                    | ErrorCode::DiskFull
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::OperationInterrupted
+                    | ErrorCode::OutOfMemory
+            )
+        )
+    }
+}
+
+/// Lets the n-th step of the thread that writes fail, for tests: a step is a statement or a commit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Faults(Option<Arc<AtomicI64>>);
+
+impl Faults {
+    /// The step after so many others fails.
+    #[cfg(test)]
+    pub(crate) fn after(steps: i64) -> (Self, Arc<AtomicI64>) {
+        let left = Arc::new(AtomicI64::new(steps));
+        (Self(Some(Arc::clone(&left))), left)
+    }
+
+    fn step(&self) -> Result<(), rusqlite::Error> {
+        let Some(left) = &self.0 else {
+            return Ok(());
+        };
+        if left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+            return Err(rusqlite::Error::SqliteFailure(code, Some("injected".into())));
+        }
+        Ok(())
+    }
+}
+
+type Job = Box<dyn FnOnce(&mut Connection, &Faults) + Send>;
+
+/// The database of views.
+pub(crate) struct Database {
+    path: PathBuf,
+    jobs: mpsc::Sender<Job>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl Database {
+    /// Opens the database, making it if it is not there. Blocks.
+    pub(crate) fn open(path: &Path, faults: Faults) -> Result<Arc<Self>, DatabaseError> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(Duration::from_millis(LOCK_WAIT_MS))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        layout::prepare(&mut connection)?;
+        let (jobs, mut waiting) = mpsc::channel::<Job>(WRITES_WAITING_MAX);
+        let run = move || {
+            while let Some(job) = waiting.blocking_recv() {
+                job(&mut connection, &faults);
+            }
+        };
+        let thread = std::thread::Builder::new().name("views".into()).spawn(run);
+        thread.map_err(|error| {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
+            DatabaseError::from(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+        })?;
+        let readers = Mutex::new(Vec::new());
+        Ok(Arc::new(Self { path: path.to_owned(), jobs, readers }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Does something on the thread that writes. Jobs are done in the order in which they come;
+    /// one that was begun is done, also if nobody waits for it any more.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection, &Faults) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |connection, faults| {
+            // Nobody may wait any more.
+            drop(answer.send(job(connection, faults)));
+        });
+        self.jobs.send(job).await.map_err(|_| DatabaseError::Closed)?;
+        answered.await.map_err(|_| DatabaseError::Closed)?
+    }
+
+    /// Reads, as of the last commit. Blocks.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        let kept = self.readers().pop();
+        let connection = match kept {
+            Some(connection) => connection,
+            None => self.reader()?,
+        };
+        let result = read(&connection);
+        // A transaction that was left open would show old commits to the next one.
+        if connection.is_autocommit() {
+            let mut readers = self.readers();
+            if readers.len() < READERS_KEPT_MAX {
+                readers.push(connection);
+            }
+        }
+        result
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that only reads.
+    pub(crate) fn reader(&self) -> Result<Connection, DatabaseError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::from_millis(LOCK_WAIT_MS))?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,375 @@
+//! Drives one build of a projection: read, digest, append, commit, and again.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_event::{Key, Offset};
+
+use super::changelog::Fold;
+use super::database::{Batch, Build, BuildCursor, Counts, CursorMove, Database, Phase, Table};
+use super::definition::{Definition, Kind};
+use super::digest::{Digested, is_for_another};
+use super::effects::{Effects, Voice};
+use super::error::ProjectionError;
+use super::feed::{Fed, Feed, is_missed};
+use super::limits::{RETRY_MS, RETRY_MS_MAX};
+use super::progress::Hold;
+use super::transaction::Digester;
+use crate::bus::Bus;
+use crate::options::UnknownTopics;
+use crate::store::{KeyQuery, Lane, ReadError, Stored};
+use crate::subscribe::FailureVerdict;
+
+/// Keys that are read at once when views are built from them.
+const KEYS_AT_ONCE: usize = 2_000;
+/// Events of a key that are looked through for one that is not another group's.
+const HISTORY_MAX: usize = 1_000;
+
+/// What a step has come to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Something was committed.
+    Moved,
+    /// There is nothing more for now.
+    CaughtUp,
+    /// The next event is to be tried again after a time.
+    Again(Duration, String),
+}
+
+/// One build on its way.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    bus: Bus,
+    database: Arc<Database>,
+    definition: Arc<Definition>,
+    build: Build,
+    tables: Arc<Vec<Table>>,
+    cursors: HashMap<Lane, BuildCursor>,
+    feed: Feed,
+    ends: Option<HashMap<Lane, Offset>>,
+    /// Read, and to be tried again.
+    rest: VecDeque<Fed>,
+    effects: Effects,
+    attempts: u32,
+    hold: Hold,
+    reached: u64,
+    graves_cleared: u64,
+}
+
+/// What a driver needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) bus: Bus,
+    pub(crate) database: Arc<Database>,
+    pub(crate) definition: Arc<Definition>,
+}
+
+impl Driver {
+    pub(crate) fn new(site: &Site, build: Build, voice: Voice) -> Self {
+        let Site { bus, database, definition } = site.clone();
+        let tables = definition
+            .views
+            .iter()
+            .map(|view| Table { view: view.name.clone(), name: build.table(&view.name) });
+        let tables = Arc::new(tables.collect());
+        let feed = Feed::new(Arc::clone(bus.store()), &build.cursors);
+        let offsets = build.cursors.iter().map(|cursor| (cursor.lane, cursor.next));
+        let hold = bus.inner.holds.hold(offsets.collect());
+        let effects = Effects::new(bus.clone(), definition.name.clone(), voice);
+        let cursors = build.cursors.iter().map(|cursor| (cursor.lane, cursor.clone())).collect();
+        Self {
+            bus,
+            database,
+            definition,
+            build,
+            tables,
+            cursors,
+            feed,
+            ends: None,
+            rest: VecDeque::new(),
+            effects,
+            attempts: 0,
+            hold,
+            reached: 0,
+            graves_cleared: 0,
+        }
+    }
+
+    pub(crate) const fn build(&self) -> &Build {
+        &self.build
+    }
+
+    pub(crate) fn cursors(&self) -> HashMap<Lane, Offset> {
+        self.cursors.iter().map(|(&lane, cursor)| (lane, cursor.next)).collect()
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.cursors.values().map(|cursor| cursor.missed).sum()
+    }
+
+    pub(crate) const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Goes no further than this.
+    pub(crate) fn stop_at(&mut self, ends: HashMap<Lane, Offset>) {
+        self.feed.stop_at(&ends);
+        self.ends = Some(ends);
+    }
+
+    /// Waits until there may be more. False if there never will.
+    pub(crate) async fn grown(&mut self) -> bool {
+        self.feed.grown().await
+    }
+
+    /// One batch. After an error, what was not committed is read again.
+    pub(crate) async fn step(&mut self) -> Result<Step, ProjectionError> {
+        let result = match self.build.phase.clone() {
+            Phase::Keys(after) => self.keys(after).await,
+            Phase::Events => self.events().await,
+        };
+        match result {
+            Ok(Step::Again(delay, error)) => {
+                self.attempts += 1;
+                Ok(Step::Again(delay.max(backoff(self.attempts)), error))
+            }
+            Ok(step) => {
+                self.attempts = 0;
+                Ok(step)
+            }
+            Err(error) if error.is_transient() => {
+                self.attempts += 1;
+                self.reload().await?;
+                Ok(Step::Again(backoff(self.attempts), error.to_string()))
+            }
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// A start beyond the end is a log that is not the one the views were made from.
+    fn explained(&self, error: ProjectionError) -> ProjectionError {
+        match (&error, self.definition.topics.first()) {
+            (ProjectionError::Read(ReadError::BeyondEnd { .. }), Some(topic)) => {
+                ProjectionError::Ahead(topic.clone())
+            }
+            _ => error,
+        }
+    }
+
+    /// Goes back to what is committed: whatever was on its way, the database says how it went.
+    async fn reload(&mut self) -> Result<(), ProjectionError> {
+        let (name, state) = (self.definition.name.to_string(), self.build.state);
+        let find = move |connection: &mut rusqlite::Connection, _: &_| {
+            Build::find(connection, &name, state)
+        };
+        let found = match self.database.write(find).await {
+            Ok(found) => found,
+            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(build) = found.filter(|build| build.number == self.build.number) else {
+            return Err(super::database::DatabaseError::Fenced.into());
+        };
+        self.cursors = build.cursors.iter().map(|cursor| (cursor.lane, cursor.clone())).collect();
+        self.feed = Feed::new(Arc::clone(self.bus.store()), &build.cursors);
+        if let Some(ends) = &self.ends {
+            self.feed.stop_at(ends);
+        }
+        self.rest.clear();
+        self.build = build;
+        Ok(())
+    }
+
+    async fn events(&mut self) -> Result<Step, ProjectionError> {
+        let batch: Vec<Fed> = if self.rest.is_empty() {
+            self.feed.batch(self.definition.batch).await?
+        } else {
+            std::mem::take(&mut self.rest).into()
+        };
+        if batch.is_empty() {
+            self.clear_graves().await?;
+            return Ok(Step::CaughtUp);
+        }
+        let mut digested = self.digest(batch).await?;
+        let retry = digested.retry.take();
+        let rest = std::mem::take(&mut digested.rest);
+        self.commit(digested, None).await?;
+        self.rest = rest;
+        Ok(match retry {
+            None => Step::Moved,
+            Some(failure) => {
+                let delay = match failure.verdict {
+                    FailureVerdict::RetryAfter(delay) => delay,
+                    _ => Duration::ZERO,
+                };
+                Step::Again(delay, failure.error)
+            }
+        })
+    }
+
+    /// Makes of a batch what the projection makes of it, on a thread for that.
+    async fn digest(&self, batch: Vec<Fed>) -> Result<Digested, ProjectionError> {
+        let (definition, database) = (Arc::clone(&self.definition), Arc::clone(&self.database));
+        let (tables, topics) = (Arc::clone(&self.tables), self.bus.topics());
+        let makes_topics = matches!(self.bus.inner.options.unknown_topics, UnknownTopics::Make(_));
+        let work = move || match &definition.kind {
+            Kind::Changelog { mapping, unkeyed } => {
+                let (order, group) = (definition.order(), &definition.name);
+                let fold = Fold { mapping: &**mapping, unkeyed: *unkeyed, order, group };
+                Ok(fold.digest(batch))
+            }
+            Kind::Transactional { apply } => database.read(|connection| {
+                let digester = Digester {
+                    definition: &definition,
+                    tables: &tables,
+                    connection,
+                    topics: &topics,
+                    makes_topics,
+                };
+                digester.digest(apply, batch)
+            }),
+        };
+        let digested = tokio::task::spawn_blocking(work).await;
+        Ok(digested.map_err(|_| ProjectionError::BrokenOff)??)
+    }
+
+    /// Appends what goes with a batch, then commits it with its cursors.
+    async fn commit(
+        &mut self,
+        digested: Digested,
+        phase: Option<Phase>,
+    ) -> Result<(), ProjectionError> {
+        let Digested { writes, emitted, given_up, mut counts, next, gaps, reached, .. } = digested;
+        counts.dead = given_up.len() as u64;
+        let synced = self.effects.append(emitted, &given_up).await?;
+        let by_key = self.definition.is_by_key();
+        let mut moves = Vec::new();
+        for (&lane, &to) in &next {
+            let Some(cursor) = self.cursors.get(&lane) else { continue };
+            let of_lane = gaps.iter().filter(|(of, _)| *of == lane).map(|(_, gap)| gap);
+            let missed = of_lane
+                .filter(|gap| is_missed(gap, by_key, cursor.begun))
+                .map(|gap| gap.to.get() - gap.from.get())
+                .sum();
+            moves.push(CursorMove { lane, from: cursor.next, to, missed });
+        }
+        let batch = Batch {
+            build: self.build.number,
+            tables: self.tables.to_vec(),
+            order: self.definition.order(),
+            grave_ms: self.definition.grave_ms,
+            writes,
+            cursors: moves.clone(),
+            counts,
+            phase: phase.clone(),
+            graves_until: None,
+            synced,
+        };
+        let stale =
+            self.database.write(move |connection, faults| batch.apply(connection, faults)).await?;
+        counts.stale += stale;
+        self.reached = self.reached.max(reached);
+        self.moved(&moves, counts, phase);
+        Ok(())
+    }
+
+    fn moved(&mut self, moves: &[CursorMove], counts: Counts, phase: Option<Phase>) {
+        for moved in moves {
+            if let Some(cursor) = self.cursors.get_mut(&moved.lane) {
+                cursor.next = moved.to;
+                cursor.missed += moved.missed;
+            }
+            self.hold.advance(moved.lane, moved.to);
+        }
+        let all = &mut self.build.counts;
+        all.events += counts.events;
+        all.stale += counts.stale;
+        all.unkeyed += counts.unkeyed;
+        all.dead += counts.dead;
+        if let Some(phase) = phase {
+            self.build.phase = phase;
+        }
+    }
+
+    /// Forgets deletions that are long past. Only at the end of all partitions: what comes next
+    /// was then appended later than everything that has been seen.
+    async fn clear_graves(&mut self) -> Result<(), ProjectionError> {
+        let keep_ms = self.definition.grave_ms;
+        let until = self.reached.saturating_sub(keep_ms);
+        let is_due = until > self.graves_cleared.saturating_add(keep_ms / 16);
+        if !self.definition.order().has_graves() || !is_due {
+            return Ok(());
+        }
+        let batch = Batch {
+            build: self.build.number,
+            tables: Vec::new(),
+            order: self.definition.order(),
+            grave_ms: keep_ms,
+            writes: Vec::new(),
+            cursors: Vec::new(),
+            counts: Counts::default(),
+            phase: None,
+            graves_until: Some(until),
+            synced: false,
+        };
+        self.database.write(move |connection, faults| batch.apply(connection, faults)).await?;
+        self.graves_cleared = until;
+        Ok(())
+    }
+
+    /// Some keys with their newest events. The cursors stand where the partitions ended before
+    /// the first key was read, so that nothing that came since is missed.
+    async fn keys(&mut self, after: Option<String>) -> Result<Step, ProjectionError> {
+        let topic = self
+            .definition
+            .topics
+            .first()
+            .and_then(|topic| self.bus.topics().get(topic).map(|entry| entry.id));
+        let topic = topic.ok_or(ReadError::UnknownLane)?;
+        let after = after.and_then(|key| Key::new(key).ok());
+        let query = KeyQuery { topic, prefix: String::new(), after, max: KEYS_AT_ONCE };
+        let page = self.bus.store().keys(query).await?;
+        let last = page.events.last().and_then(|stored| stored.event.key.clone());
+        let mut batch = Vec::with_capacity(page.events.len());
+        for stored in page.events {
+            let lane = Lane { topic, partition: stored.event.partition };
+            let stored = match is_for_another(&stored, &self.definition.name) {
+                true => self.newest_of_ours(lane, &stored).await?,
+                false => Some(stored),
+            };
+            batch.extend(stored.map(|stored| Fed::Event(lane, Box::new(stored))));
+        }
+        let mut digested = self.digest(batch).await?;
+        digested.next.clear();
+        // The live build has parked these, or will.
+        digested.given_up.clear();
+        let phase = match last {
+            Some(key) if page.more => Phase::Keys(Some(key.as_str().to_owned())),
+            _ => Phase::Events,
+        };
+        if digested.writes.is_empty() {
+            digested.writes = vec![BTreeMap::new()];
+        }
+        self.commit(digested, Some(phase)).await?;
+        Ok(Step::Moved)
+    }
+
+    /// The newest event of a key that was not published for another group only.
+    async fn newest_of_ours(
+        &self,
+        lane: Lane,
+        newest: &Stored,
+    ) -> Result<Option<Stored>, ProjectionError> {
+        let Some(key) = newest.event.key.clone() else {
+            return Ok(None);
+        };
+        let history = self.bus.store().history(lane.topic, key, HISTORY_MAX).await?;
+        Ok(history.into_iter().find(|stored| !is_for_another(stored, &self.definition.name)))
+    }
+}
+
+pub(crate) fn backoff(attempts: u32) -> Duration {
+    let doublings = attempts.saturating_sub(1).min(16);
+    Duration::from_millis(RETRY_MS.saturating_mul(1 << doublings).min(RETRY_MS_MAX))
+}

@@ -1,0 +1,210 @@
+//! Every step of the database and of the store fails once, for every place where it can: views end
+//! up as if nothing had happened, and nothing is emitted twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use futures_core::future::BoxFuture;
+use promethean_event::{
+    Event, EventId, GroupName, Key, NewEvent, Offset, Payload, Timestamp, Topic,
+};
+use tempfile::TempDir;
+
+use super::database::Faults;
+use super::{Changelog, Declared, Source, Transaction, Transactional, View, Views};
+use crate::memory::MemoryStore;
+use crate::store::{
+    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
+    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
+    TopicTable,
+};
+use crate::{Bus, BusOptions, Failure};
+
+/// A store whose n-th append or read fails, once; an append that fails may have happened.
+#[derive(Debug)]
+struct FailingStore {
+    store: MemoryStore,
+    left: AtomicI64,
+}
+
+impl FailingStore {
+    fn fails(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::SeqCst) == 0
+    }
+}
+
+macro_rules! passes_on {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> $result { self.store.$name($($argument),*) })*
+    };
+}
+
+impl Store for FailingStore {
+    fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        if self.fails() {
+            // It happened, but nobody heard of it.
+            drop(self.store.append(append));
+            let lost = AppendError::Indeterminate("injected".into());
+            return Box::pin(std::future::ready(Err(lost)));
+        }
+        self.store.append(append)
+    }
+
+    fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
+        if self.fails() {
+            return Box::pin(std::future::ready(Err(ReadError::Failed("injected".into()))));
+        }
+        self.store.read(read)
+    }
+
+    fn find(
+        &self,
+        topic: TopicId,
+        id: EventId,
+    ) -> BoxFuture<'_, Result<Option<Stored>, ReadError>> {
+        self.store.find(topic, id)
+    }
+
+    fn latest(
+        &self,
+        topic: TopicId,
+        keys: Vec<Key>,
+    ) -> BoxFuture<'_, Result<Vec<Option<Stored>>, ReadError>> {
+        self.store.latest(topic, keys)
+    }
+
+    fn history(
+        &self,
+        topic: TopicId,
+        key: Key,
+        max: usize,
+    ) -> BoxFuture<'_, Result<Vec<Stored>, ReadError>> {
+        self.store.history(topic, key, max)
+    }
+
+    passes_on! {
+        topics() -> Arc<TopicTable>;
+        define(definition: TopicDefinition) -> BoxFuture<'static, Result<TopicId, SaveError>>;
+        remove(topic: TopicId) -> BoxFuture<'static, Result<(), SaveError>>;
+        bounds(lane: Lane) -> BoxFuture<'_, Result<LaneBounds, ReadError>>;
+        offset_at(lane: Lane, time: Timestamp) -> BoxFuture<'_, Result<Offset, ReadError>>;
+        keys(query: KeyQuery) -> BoxFuture<'_, Result<KeyPage, ReadError>>;
+        grown(mark: u64) -> BoxFuture<'_, Growth>;
+        groups() -> BoxFuture<'_, Result<Vec<GroupName>, ReadError>>;
+        group(group: GroupName) -> BoxFuture<'_, Result<Option<GroupRecord>, ReadError>>;
+        save(save: GroupSave) -> BoxFuture<'static, Result<(), SaveError>>;
+        remove_group(group: GroupName) -> BoxFuture<'static, Result<(), SaveError>>;
+        put(puts: Vec<Put>) -> BoxFuture<'static, Result<(), SaveError>>;
+        entries(space: &'static str) -> BoxFuture<'_, Result<Vec<Entry>, ReadError>>;
+        clean(holds: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>>;
+        failure() -> Option<String>;
+        close() -> BoxFuture<'_, ()>;
+    }
+}
+
+const EVENTS: usize = 12;
+
+fn event(n: usize) -> NewEvent {
+    let payload = match n {
+        3 => "null".to_owned(),
+        _ => format!(r#"{{"n":{n},"v":{}}}"#, n % 5),
+    };
+    let payload = Payload::parse(payload).unwrap();
+    let topic = Topic::new("source").unwrap();
+    let mut event = NewEvent::new(EventId::generate(), Timestamp::from_millis(1), topic, payload);
+    event.key = Some(Key::new(format!("k{}", n % 3)).unwrap());
+    event
+}
+
+fn count(tx: &mut Transaction<'_>, event: &Event) -> Result<(), Failure> {
+    if event.offset.get() == 7 {
+        return Err(Failure::park("seven"));
+    }
+    let seen = tx.read::<u64>("counts", "all")?.unwrap_or(0) + 1;
+    tx.put("counts", "all", &seen)?;
+    let topic = Topic::new("out").map_err(Failure::park)?;
+    let payload = Payload::of(&seen).map_err(Failure::park)?;
+    tx.emit(NewEvent::new(EventId::generate(), event.ts, topic, payload))?;
+    Ok(())
+}
+
+/// What is there in the end: all rows, what was emitted, dead letters.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    rows: Vec<String>,
+    emitted: Vec<String>,
+    letters: u64,
+}
+
+struct Fault {
+    database: Faults,
+    store: i64,
+}
+
+async fn run(fault: Fault) -> Outcome {
+    let store = FailingStore { store: MemoryStore::new(), left: AtomicI64::new(i64::MAX) };
+    let store = Arc::new(store);
+    let bus = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());
+    bus.publish_batch((0..EVENTS).map(event).collect()).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("state.db");
+    let views = Views::open_with(&bus, &path, fault.database).await.unwrap();
+    store.left.store(fault.store, Ordering::SeqCst);
+    let version = Some(Source::Payload("/v".into()));
+    let declared = Declared { version, ..Declared::default() };
+    let versioned = Changelog::new(View::new("versioned"), "source").declared(declared).batch(5);
+    let counts = Transactional::new("counts").topic("source").view(View::new("counts")).batch(5);
+    let mut rows = Vec::new();
+    let mut started = Vec::new();
+    for n in 0..3 {
+        loop {
+            let projection = match n {
+                0 => views.changelog(Changelog::new(View::new("plain"), "source").batch(5)).await,
+                1 => views.changelog(versioned.clone()).await,
+                _ => views.transactional(counts.clone().apply(count)).await,
+            };
+            // Starting may fail, too: then it is started again.
+            if let Ok(projection) = projection {
+                started.push(projection);
+                break;
+            }
+        }
+    }
+    for (projection, view) in started.iter().zip(["plain", "versioned", "counts"]) {
+        projection.caught_up().await.unwrap();
+        let documents = projection.scan(view, None, 100).await.unwrap();
+        rows.extend(documents.iter().map(|document| document.to_json()));
+    }
+    let mut lengths = Vec::new();
+    for topic in ["out", "dlq.source"] {
+        let topics = bus.topics();
+        let lane = topics.get(&Topic::new(topic).unwrap()).unwrap().lanes().next().unwrap();
+        lengths.push((lane, store.store.bounds(lane).await.unwrap().next.get()));
+    }
+    let (out, _) = lengths[0];
+    let read = Read::From { lane: out, from: Offset::ZERO, limit: Default::default() };
+    let page = store.store.read(read).await.unwrap();
+    let emitted = page.events.iter().map(|stored| stored.event.payload.as_str().to_owned());
+    Outcome { rows, emitted: emitted.collect(), letters: lengths[1].1 }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_at_any_step_changes_nothing_in_the_end() {
+    let whole = run(Fault { database: Faults::default(), store: i64::MAX }).await;
+    assert_eq!(whole.emitted.len(), EVENTS - 1);
+    assert_eq!(whole.letters, 1);
+    let mut steps = 0;
+    loop {
+        let (database, left) = Faults::after(steps);
+        assert_eq!(run(Fault { database, store: i64::MAX }).await, whole, "database step {steps}");
+        if left.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 30, "{steps}");
+    for step in 0..20 {
+        let fault = Fault { database: Faults::default(), store: step };
+        assert_eq!(run(fault).await, whole, "store step {step}");
+    }
+}

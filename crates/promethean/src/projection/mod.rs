@@ -1,0 +1,77 @@
+//! Projections keep views: what has happened becomes state that can be read.
+//!
+//! A projection reads its topics from cursors of its own. Documents and cursors change in one
+//! transaction of one SQLite file, so that every event is in the views exactly once, whatever
+//! crashes when. Events that a projection emits are appended before that transaction, with ids
+//! made of their causes' positions: a second run adds nothing.
+//!
+//! Modules are listed in the order in which an event meets them. Limits: `limits.rs`. Tables:
+//! `database/layout.rs`. Recovery: a projection goes on from its cursors; there is no other.
+
+mod position;
+
+mod view;
+
+mod definition;
+
+mod mapping;
+
+mod declared;
+
+mod coded;
+
+mod changelog;
+
+mod transaction;
+
+mod feed;
+
+mod stamp;
+
+mod digest;
+
+mod effects;
+
+mod database;
+
+mod document;
+
+mod driver;
+
+mod progress;
+
+mod supervise;
+
+mod views;
+
+mod rebuild;
+
+mod verify;
+
+pub mod query;
+
+mod error;
+
+pub mod guide;
+
+pub mod limits;
+
+#[cfg(test)]
+mod faults_tests;
+
+pub use changelog::Changelog;
+pub use coded::Coded;
+pub use database::{Counts, DatabaseError};
+pub use declared::{Declared, Equals, Source};
+pub use definition::{DefinitionError, Unkeyed};
+pub use document::Document;
+pub use error::{ProjectionError, ViewError};
+pub use mapping::{Change, Mapping, Unmapped};
+pub use position::{Position, PositionError};
+pub(crate) use progress::Holds;
+pub use progress::{Progress, ProjectionState};
+pub use rebuild::Rebuilding;
+pub use transaction::{Transaction, TransactionError, Transactional, TransactionalProjection};
+pub use verify::{Difference, Verification};
+pub use view::{Field, FieldKind, View, ViewDefinitionError};
+pub use views::{Projection, ProjectionStatus, Views};

@@ -1,0 +1,140 @@
+//! Builds the views of a projection anew, beside the live ones, and then in their place.
+//!
+//! The new build has tables and cursors of its own, so that it goes on after a crash where it was.
+//! Views of which only the newest event of a key matters are made from those (and then from what
+//! came meanwhile), others from every event. Nothing is emitted or parked again for what the live
+//! build has passed.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use promethean_event::Offset;
+use tokio::sync::{oneshot, watch};
+
+use super::database::{Build, BuildState, Phase, Requested};
+use super::driver::{Driver, Step};
+use super::effects::Voice;
+use super::error::{ProjectionError, ViewError};
+use super::supervise::{Command, describe};
+use super::views::Projection;
+use crate::store::Lane;
+
+/// How far views are built anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rebuilding {
+    /// Events that have been worked on, or keys, if the views are made from keys.
+    pub done: u64,
+    /// Events that have not, as far as is known.
+    pub left: u64,
+    /// Whether they are made from keys now.
+    pub from_keys: bool,
+}
+
+/// Marks a projection as being built anew for as long as it is.
+struct Mark<'a> {
+    projection: &'a Projection,
+    progress: watch::Sender<Rebuilding>,
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        let rebuilding = &self.projection.rebuilding;
+        *rebuilding.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Projection {
+    fn mark(&self) -> Result<Mark<'_>, ViewError> {
+        let mut rebuilding = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
+        if rebuilding.is_some() {
+            return Err(ViewError::Rebuilding(self.name().to_owned()));
+        }
+        let (progress, receiver) = watch::channel(Rebuilding::default());
+        *rebuilding = Some(receiver);
+        Ok(Mark { projection: self, progress })
+    }
+
+    /// Builds the views anew beside the live ones, which go on meanwhile, and switches. If it was
+    /// broken off before, it goes on where it was. [`Projection::status`] tells how far it is.
+    pub async fn rebuild(&self) -> Result<(), ViewError> {
+        let mark = self.mark()?;
+        self.site.topics_are_there().await?;
+        let live = self.find(BuildState::Live).await?;
+        let voiced = live.map(|live| live.cursors).unwrap_or_default();
+        let voiced = voiced.into_iter().map(|cursor| (cursor.lane, cursor.next)).collect();
+        let mut builder = self.builder(Voice::From(voiced)).await?;
+        self.make(&mut builder, &mark).await?;
+        let (answer, answered) = oneshot::channel();
+        let stopped = || ViewError::Stopped(self.name().to_owned());
+        let switch = Command::Switch(Box::new(builder), answer);
+        self.commands.send(switch).await.map_err(|_| stopped())?;
+        Ok(answered.await.map_err(|_| stopped())??)
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn rebuild_in_background(&self) {
+        let projection = self.clone();
+        self.site.bus.inner.runtime.spawn(async move {
+            if let Err(error) = projection.rebuild().await {
+                let (name, error) = (projection.name(), describe(&error));
+                tracing::warn!(projection = name, error, "the views were not built anew");
+            }
+        });
+    }
+
+    /// Whether building anew was broken off.
+    pub(crate) async fn is_half_built(&self) -> Result<bool, ViewError> {
+        let building = self.find(BuildState::Building).await?;
+        let fingerprint = self.site.definition.fingerprint();
+        Ok(building.is_some_and(|build| build.definition == fingerprint))
+    }
+
+    async fn find(&self, state: BuildState) -> Result<Option<Build>, ViewError> {
+        let name = self.name().to_owned();
+        let find = move |connection: &mut rusqlite::Connection, _: &_| {
+            Build::find(connection, &name, state)
+        };
+        Ok(self.site.database.write(find).await?)
+    }
+
+    async fn builder(&self, voice: Voice) -> Result<Driver, ViewError> {
+        let wanted = self.site.requested(BuildState::Building);
+        let cursors = self.site.beginnings(wanted.from_keys).await?;
+        let build = self.site.obtain(Requested { cursors, ..wanted.clone() }).await?;
+        let topics = self.site.bus.topics();
+        if build.cursors.iter().any(|cursor| topics.by_id(cursor.lane.topic).is_none()) {
+            // Begun from a topic that is not there any more.
+            let (name, topic) = (self.name(), &self.site.definition.topics);
+            tracing::warn!(projection = name, ?topic, "a half-made build is of another topic");
+        }
+        Ok(Driver::new(&self.site, build, voice))
+    }
+
+    /// Brings a build to the end of the log for the first time.
+    async fn make(&self, builder: &mut Driver, mark: &Mark<'_>) -> Result<(), ViewError> {
+        loop {
+            let step = builder.step().await?;
+            let progress = self.how_far(builder).await?;
+            mark.progress.send_replace(progress);
+            match step {
+                Step::Moved => {}
+                Step::CaughtUp => return Ok(()),
+                Step::Again(delay, _) => tokio::time::sleep(delay).await,
+            }
+        }
+    }
+
+    async fn how_far(&self, builder: &Driver) -> Result<Rebuilding, ProjectionError> {
+        let ends: HashMap<Lane, Offset> = self.site.ends().await?;
+        let cursors = builder.cursors();
+        let left = ends.iter().map(|(lane, end)| {
+            end.get().saturating_sub(cursors.get(lane).map_or(0, |next| next.get()))
+        });
+        Ok(Rebuilding {
+            done: builder.build().counts.events,
+            left: left.sum(),
+            from_keys: matches!(builder.build().phase, Phase::Keys(_)),
+        })
+    }
+}

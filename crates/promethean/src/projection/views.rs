@@ -1,0 +1,348 @@
+//! The views of a bus, and the projections that keep them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::changelog::Changelog;
+use super::database::{BuildState, Counts, Database, DatabaseError, Faults, Rows, get, rows};
+use super::definition::Definition;
+use super::document::Document;
+use super::driver::Site;
+use super::error::{ProjectionError, ViewError};
+use super::position::Position;
+use super::progress::{Progress, ProjectionState};
+use super::rebuild::Rebuilding;
+use super::supervise::{Command, Supervisor};
+use super::transaction::TransactionalProjection;
+use super::view::View;
+use crate::bus::Bus;
+use crate::store::Lane;
+
+/// The views of a bus, in one SQLite file that any tool may read meanwhile. A cheap handle:
+/// clones share it; projections end with the last one.
+#[derive(Clone)]
+pub struct Views {
+    inner: Arc<ViewsInner>,
+}
+
+struct ViewsInner {
+    bus: Bus,
+    database: Arc<Database>,
+    projections: Mutex<BTreeMap<String, Projection>>,
+}
+
+/// A projection that was started. A cheap handle.
+#[derive(Clone)]
+pub struct Projection {
+    pub(crate) site: Site,
+    pub(crate) progress: watch::Receiver<Progress>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) rebuilding: Arc<Mutex<Option<watch::Receiver<Rebuilding>>>>,
+}
+
+/// A projection and how it stands.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ProjectionStatus {
+    /// Its name.
+    pub name: String,
+    /// Its views.
+    pub views: Vec<String>,
+    /// How it stands.
+    pub progress: Progress,
+    /// Events that it has not read.
+    pub lag: u64,
+    /// How far its views are built anew, if they are.
+    pub rebuilding: Option<Rebuilding>,
+}
+
+impl Views {
+    /// Opens the views of a bus, making the file if it is not there.
+    pub async fn open(bus: &Bus, path: impl AsRef<Path>) -> Result<Self, ViewError> {
+        Self::open_with(bus, path.as_ref(), Faults::default()).await
+    }
+
+    pub(crate) async fn open_with(
+        bus: &Bus,
+        path: &Path,
+        faults: Faults,
+    ) -> Result<Self, ViewError> {
+        let path = path.to_owned();
+        let opening = tokio::task::spawn_blocking(move || Database::open(&path, faults));
+        let database = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
+        let projections = Mutex::default();
+        Ok(Self { inner: Arc::new(ViewsInner { bus: bus.clone(), database, projections }) })
+    }
+
+    /// Starts a changelog projection. It goes on where it was.
+    pub async fn changelog(&self, changelog: Changelog) -> Result<Projection, ViewError> {
+        self.start(changelog.finish()?).await
+    }
+
+    /// Starts a projection in Rust. It goes on where it was.
+    pub async fn transactional(
+        &self,
+        projection: TransactionalProjection,
+    ) -> Result<Projection, ViewError> {
+        self.start(projection.finish()?).await
+    }
+
+    async fn start(&self, definition: Definition) -> Result<Projection, ViewError> {
+        let name = definition.name.to_string();
+        let site = Site {
+            bus: self.inner.bus.clone(),
+            database: Arc::clone(&self.inner.database),
+            definition: Arc::new(definition),
+        };
+        let (projection, supervisor) = Projection::new(site);
+        {
+            let mut projections = self.projections();
+            projections.retain(|_, projection| !projection.is_over());
+            if projections.contains_key(&name) {
+                return Err(ViewError::Running(name));
+            }
+            for view in &projection.site.definition.views {
+                let owner = projections.values().find(|other| other.has_view(&view.name));
+                if let Some(owner) = owner {
+                    let owner = owner.name().to_owned();
+                    return Err(ViewError::Taken { view: view.name.clone(), owner });
+                }
+            }
+            projections.insert(name, projection.clone());
+        }
+        // The tables are there when this returns, whatever becomes of the projection.
+        let wanted = projection.site.requested(BuildState::Live);
+        let live = match projection.site.obtain(wanted.clone()).await {
+            Ok(live) => live,
+            Err(error) => {
+                self.projections().remove(projection.name());
+                return Err(error.into());
+            }
+        };
+        self.inner.bus.inner.runtime.spawn(supervisor.run());
+        if live.definition != wanted.definition || projection.is_half_built().await? {
+            projection.rebuild_in_background();
+        }
+        Ok(projection)
+    }
+
+    fn projections(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Projection>> {
+        self.inner.projections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The projection that keeps a view.
+    pub fn keeper(&self, view: &str) -> Result<Projection, ViewError> {
+        let projections = self.projections();
+        let keeper = projections.values().find(|projection| projection.has_view(view)).cloned();
+        keeper.ok_or_else(|| ViewError::UnknownView(super::view::shortened(view)))
+    }
+
+    /// The document of a key.
+    pub async fn get(&self, view: &str, key: &str) -> Result<Option<Document>, ViewError> {
+        self.keeper(view)?.get(view, key).await
+    }
+
+    /// All projections that were started, by name.
+    pub async fn list(&self) -> Result<Vec<ProjectionStatus>, ViewError> {
+        let projections: Vec<Projection> = self.projections().values().cloned().collect();
+        let mut list = Vec::with_capacity(projections.len());
+        for projection in projections {
+            list.push(projection.status().await?);
+        }
+        Ok(list)
+    }
+
+    /// Stops all projections. What they have committed stays.
+    pub async fn stop(&self) {
+        let projections = std::mem::take(&mut *self.projections());
+        for projection in projections.into_values() {
+            projection.stop().await;
+        }
+    }
+}
+
+impl Projection {
+    pub(crate) fn new(site: Site) -> (Self, Supervisor) {
+        let (commands, receiver) = mpsc::channel(4);
+        let (sender, progress) = watch::channel(Progress {
+            state: ProjectionState::Waiting,
+            cursors: HashMap::new(),
+            counts: Counts::default(),
+            missed: 0,
+            definition: String::new(),
+        });
+        let supervisor =
+            Supervisor { site: site.clone(), progress: Arc::new(sender), commands: receiver };
+        let rebuilding = Arc::default();
+        (Self { site, progress, commands, rebuilding }, supervisor)
+    }
+
+    /// Its name, also that of the group of its dead letters.
+    pub fn name(&self) -> &str {
+        self.site.definition.name.as_str()
+    }
+
+    fn has_view(&self, view: &str) -> bool {
+        self.site.definition.view_at(view).is_some()
+    }
+
+    /// The declaration of one of its views.
+    pub fn view(&self, view: &str) -> Option<&View> {
+        let definition = &self.site.definition;
+        definition.view_at(view).and_then(|place| definition.views.get(place))
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress.borrow().state == ProjectionState::Stopped
+    }
+
+    /// How it stands now.
+    pub fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// How it stands, to be watched.
+    pub fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// How it stands, with what it has not read.
+    pub async fn status(&self) -> Result<ProjectionStatus, ViewError> {
+        let progress = self.progress();
+        let mut lag = 0;
+        for (&lane, next) in &progress.cursors {
+            let bounds = self.site.bus.store().bounds(lane).await?;
+            lag += bounds.next.get().saturating_sub(next.get());
+        }
+        let views = self.site.definition.views.iter().map(|view| view.name.clone()).collect();
+        let rebuilding = self.rebuilding().map(|progress| progress.borrow().clone());
+        Ok(ProjectionStatus { name: self.name().to_owned(), views, progress, lag, rebuilding })
+    }
+
+    pub(crate) fn rebuilding(&self) -> Option<watch::Receiver<Rebuilding>> {
+        self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The document of a key, in one of its views.
+    pub async fn get(&self, view: &str, key: &str) -> Result<Option<Document>, ViewError> {
+        let (table, key) = (self.table(view)?, key.to_owned());
+        let row = self.read(move |connection| get(connection, &table, &key)).await?;
+        Ok(row.map(|row| {
+            let (lane, offset) = (row.lane, row.offset);
+            row.document(self.position(lane, offset))
+        }))
+    }
+
+    /// Documents by key, after a key.
+    pub async fn scan(
+        &self,
+        view: &str,
+        after: Option<&str>,
+        max: usize,
+    ) -> Result<Vec<Document>, ViewError> {
+        let (table, after) = (self.table(view)?, after.map(str::to_owned));
+        let read = move |connection: &_| rows(connection, &table, after.as_deref(), max.max(1));
+        Ok(self.documents(self.read(read).await?))
+    }
+
+    pub(crate) fn documents(&self, rows: Rows) -> Vec<Document> {
+        let document = |row: super::database::StoredRow| {
+            let (lane, offset) = (row.lane, row.offset);
+            row.document(self.position(lane, offset))
+        };
+        rows.into_iter().map(document).collect()
+    }
+
+    pub(crate) fn table(&self, view: &str) -> Result<String, ViewError> {
+        // Only a declared name, which is safe in SQL, becomes a table.
+        let view = self.view(view).map(|view| view.name.clone());
+        view.ok_or_else(|| ViewError::UnknownView(self.name().to_owned()))
+    }
+
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, ViewError> {
+        let database = Arc::clone(&self.site.database);
+        let reading = tokio::task::spawn_blocking(move || database.read(read));
+        Ok(reading.await.map_err(|_| ProjectionError::BrokenOff)??)
+    }
+
+    fn position(&self, lane: Lane, offset: promethean_event::Offset) -> Position {
+        let topics = self.site.bus.topics();
+        let known = topics.by_id(lane.topic).map(|entry| entry.definition.topic.clone());
+        let topic = known.or_else(|| self.site.definition.topics.first().cloned());
+        let Some(topic) = topic else {
+            unreachable!("a checked definition has at least one topic");
+        };
+        Position { topic, partition: lane.partition, offset }
+    }
+
+    /// Waits until an event is in the views, for reading one's own writes; no longer than a time.
+    pub async fn wait_for(
+        &self,
+        position: &Position,
+        at_most: std::time::Duration,
+    ) -> Result<(), ViewError> {
+        let topics = self.site.bus.topics();
+        let entry = topics.get(&position.topic);
+        let unknown = || ProjectionError::NoTopic(position.topic.clone());
+        let topic = entry.ok_or_else(unknown)?.id;
+        let lane = Lane { topic, partition: position.partition };
+        let is_in = |progress: &Progress| {
+            progress.cursors.get(&lane).is_some_and(|&next| next > position.offset)
+        };
+        let behind = || ViewError::Behind(position.clone());
+        let waiting = self.until(is_in);
+        tokio::time::timeout(at_most, waiting).await.map_err(|_| behind())?
+    }
+
+    /// Waits until everything that is in the topics now is in the views.
+    pub async fn caught_up(&self) -> Result<(), ViewError> {
+        self.site.topics_are_there().await?;
+        let ends = self.site.ends().await?;
+        self.until(|progress| {
+            let is_in = |(lane, end): (&Lane, &promethean_event::Offset)| {
+                progress.cursors.get(lane).is_some_and(|next| next >= end)
+            };
+            ends.iter().all(is_in)
+        })
+        .await
+    }
+
+    async fn until(&self, is_so: impl Fn(&Progress) -> bool) -> Result<(), ViewError> {
+        let mut progress = self.progress.clone();
+        let is_over = |progress: &Progress| {
+            matches!(progress.state, ProjectionState::Failed { .. } | ProjectionState::Stopped)
+        };
+        let ended = progress.wait_for(|progress| is_so(progress) || is_over(progress)).await;
+        match ended {
+            Ok(progress) if is_so(&progress) => Ok(()),
+            _ => Err(ViewError::Stopped(self.name().to_owned())),
+        }
+    }
+
+    /// Stops it. What it has committed stays, and it goes on there when it is started again.
+    pub async fn stop(&self) {
+        let (answer, answered) = oneshot::channel();
+        if self.commands.send(Command::Stop(answer)).await.is_ok() {
+            drop(answered.await);
+        }
+    }
+}
+
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Views").field("path", &self.inner.database.path()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Projection").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

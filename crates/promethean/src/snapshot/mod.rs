@@ -1,0 +1,48 @@
+//! Snapshots of topics: the newest state of each key, as events of `<topic>.snapshot`, each with
+//! the position it comes from.
+//!
+//! The compactor publishes what has changed; whoever wants the state of a topic reads the snapshot
+//! and goes on with the topic after it ([`Following`]), and neither misses nor repeats anything.
+//!
+//! How far a snapshot reaches in each partition is an entry of the system's, kept after the events
+//! that it speaks of: everything before it is in the snapshot, or something newer of the same key.
+
+mod compactor;
+
+mod following;
+
+use promethean_event::{Event, Offset, Partition, Topic, TopicError};
+use serde::{Deserialize, Serialize};
+
+pub use compactor::{Compacted, Compacting, Compactor, CompactorError};
+pub use following::{Followed, Following};
+
+/// What a snapshot's topic ends with.
+const SUFFIX: &str = ".snapshot";
+/// The header with the offset that a state comes from. Its partition is the snapshot's own: both
+/// topics have the same number of partitions, and so a key is in the same one.
+pub const SOURCE_OFFSET: &str = "x-source-offset";
+/// The space of entries that say how far snapshots reach.
+const SPACE: &str = "snapshots";
+
+/// The topic of the snapshot of a topic.
+pub fn snapshot_topic(topic: &Topic) -> Result<Topic, TopicError> {
+    Topic::new(&format!("{topic}{SUFFIX}"))
+}
+
+/// The offset that an event of a snapshot comes from.
+pub fn source_offset(event: &Event) -> Option<Offset> {
+    event.headers.get(SOURCE_OFFSET)?.parse().ok().map(Offset::new)
+}
+
+/// How far a snapshot reaches in a partition.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Reach {
+    /// The number of the source topic, so that another topic of the same name begins anew.
+    topic: u32,
+    next: Offset,
+}
+
+fn reach_key(topic: &Topic, partition: Partition) -> String {
+    format!("{topic}/{}", partition.get())
+}

@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use promethean::event::{Offset, Topic};
+use promethean::snapshot::{Compactor, Followed, Following, snapshot_topic, source_offset};
+use promethean::store::{PageLimit, Read, Stored};
+
+use super::scenario::{Scenario, TOPIC, event};
+
+fn topic() -> Topic {
+    Topic::new(TOPIC).unwrap()
+}
+
+async fn snapshot(scenario: &Scenario) -> Vec<Stored> {
+    let topics = scenario.bus.topics();
+    let entry = topics.get(&snapshot_topic(&topic()).unwrap()).unwrap();
+    let mut events = Vec::new();
+    for lane in entry.lanes() {
+        let limit = PageLimit { events: 100_000, bytes: 1 << 30 };
+        let read = Read::From { lane, from: Offset::ZERO, limit };
+        events.extend(scenario.bus.store().read(read).await.unwrap().events);
+    }
+    events
+}
+
+/// Pitfalls 30, 31, 32 and 33: all keys, by position, deletions as deletions, and only what has
+/// changed.
+#[tokio::test]
+async fn a_snapshot_has_what_has_changed_and_where_it_comes_from() {
+    let scenario = Scenario::with_partitions(3).await;
+    let compactor = Compactor::new(scenario.bus.clone(), topic());
+    for n in 0..100 {
+        scenario.publish(&format!("k{}", n % 10), &n.to_string()).await;
+    }
+    scenario.publish("gone", "1").await;
+    scenario.publish("gone", "null").await;
+    scenario.bus.publish(event(None, "1")).await.unwrap();
+    let first = compactor.run().await.unwrap();
+    assert_eq!(first.published, 10, "what was never in it need not be deleted");
+    assert_eq!(compactor.run().await.unwrap().published, 0);
+    // An older event time does not make it older.
+    let newer = event(Some("k3"), "\"newer\"");
+    let earlier = promethean::event::Timestamp::from_millis(1);
+    scenario.bus.publish(newer).at(earlier).await.unwrap();
+    scenario.publish("k4", "null").await;
+    scenario.bus.publish(event(None, "1")).await.unwrap();
+    let second = compactor.run().await.unwrap();
+    assert_eq!((second.read, second.published, second.unkeyed), (3, 2, 1));
+    for stored in snapshot(&scenario).await {
+        let key = stored.event.key.clone().unwrap();
+        let offset = source_offset(&stored.event).unwrap();
+        let history = scenario.bus.history(&topic(), key, 100).await.unwrap();
+        let source = history.iter().find(|source| source.event.offset == offset).unwrap();
+        assert_eq!(source.event.payload, stored.event.payload);
+        assert_eq!(source.event.partition, stored.event.partition);
+    }
+    assert_eq!(snapshot(&scenario).await.len(), 12);
+}
+
+/// A crash between the events and the note of how far they reach: read in other portions, an older
+/// state must not come after a newer one.
+#[tokio::test]
+async fn an_older_state_never_comes_last() {
+    let scenario = Scenario::new().await;
+    let compactor = Compactor::new(scenario.bus.clone(), topic());
+    scenario.publish("a", "1").await;
+    compactor.run().await.unwrap();
+    let forgotten = scenario.bus.store().entries("snapshots").await.unwrap();
+    for n in 0..3_000 {
+        scenario.publish(if n % 1000 == 0 { "a" } else { "b" }, &n.to_string()).await;
+    }
+    compactor.run().await.unwrap();
+    // As if the notes of the last run had not been kept.
+    let puts = forgotten.into_iter().map(|entry| promethean::store::Put {
+        space: "snapshots",
+        key: entry.key,
+        value: Some(entry.value),
+        expect: None,
+    });
+    scenario.bus.store().put(puts.collect()).await.unwrap();
+    assert_eq!(compactor.run().await.unwrap().published, 0);
+    let newest = scenario
+        .bus
+        .latest_by_key(&snapshot_topic(&topic()).unwrap(), vec!["a".parse().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(newest[0].as_ref().unwrap().payload.as_str(), "2000");
+}
+
+/// What one who follows knows.
+#[derive(Default)]
+struct Known {
+    states: BTreeMap<String, String>,
+    /// The last offset of each key.
+    last: BTreeMap<String, Offset>,
+    events: usize,
+}
+
+impl Known {
+    fn take(&mut self, followed: Followed) {
+        let (stored, offset) = match followed {
+            Followed::State { stored, offset } => (stored, offset),
+            Followed::Event(stored) => {
+                self.events += 1;
+                let offset = stored.event.offset;
+                (stored, offset)
+            }
+            Followed::Live => return,
+            Followed::Missing(gap) => panic!("{gap:?}"),
+        };
+        let key = stored.event.key.clone().unwrap().as_str().to_owned();
+        let before = self.last.insert(key.clone(), offset);
+        assert!(before.is_none_or(|before| before < offset), "{key}: {before:?}, {offset}");
+        match stored.event.payload.is_tombstone() {
+            true => self.states.remove(&key),
+            false => self.states.insert(key, stored.event.payload.as_str().to_owned()),
+        };
+    }
+
+    async fn take_all(&mut self, following: &mut Following) {
+        while let Some(followed) = following.next_now().await.unwrap() {
+            self.take(followed);
+        }
+    }
+}
+
+/// Pitfall 34: a snapshot, then what came after it, while events arrive and the compactor works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn following_misses_nothing_and_repeats_nothing() {
+    let scenario = Scenario::with_partitions(3).await;
+    let compactor = Compactor::new(scenario.bus.clone(), topic());
+    let mut without = scenario.bus.follow(&topic()).await.unwrap();
+    let mut expected = BTreeMap::new();
+    let mut followers: Vec<(Following, Known)> = Vec::new();
+    for n in 0..2_000_u32 {
+        let key = format!("k{}", n.wrapping_mul(2_654_435_761) % 60);
+        match n % 7 {
+            0 => {
+                scenario.publish(&key, "null").await;
+                expected.remove(&key);
+            }
+            _ => {
+                scenario.publish(&key, &n.to_string()).await;
+                expected.insert(key, n.to_string());
+            }
+        }
+        if n % 97 == 0 {
+            compactor.run().await.unwrap();
+        }
+        if n % 83 == 0 {
+            let following = scenario.bus.follow(&topic()).await.unwrap();
+            followers.push((following, Known::default()));
+        }
+        // Some steps of each, so that snapshots are read while they change.
+        for (following, known) in &mut followers {
+            if n % 3 == 0
+                && let Some(followed) = following.next_now().await.unwrap()
+            {
+                known.take(followed);
+            }
+        }
+    }
+    for (mut following, mut known) in followers {
+        known.take_all(&mut following).await;
+        assert_eq!(known.states, expected);
+    }
+    let mut known = Known::default();
+    known.take_all(&mut without).await;
+    assert_eq!((known.states, known.events), (expected, 2_000), "without a snapshot: everything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compactor_works_by_itself_and_following_waits() {
+    let scenario = Scenario::new().await;
+    scenario.publish("a", "1").await;
+    let compacting = Compactor::new(scenario.bus.clone(), topic()).start(Duration::from_secs(30));
+    compacting.done().wait_for(|done| done.published == 1).await.unwrap();
+    let mut following = scenario.bus.follow(&topic()).await.unwrap();
+    assert!(matches!(following.next().await.unwrap(), Some(Followed::State { .. })));
+    assert_eq!(following.next().await.unwrap(), Some(Followed::Live));
+    let (next, _) = tokio::join!(following.next(), scenario.publish("a", "2"));
+    assert!(matches!(next.unwrap(), Some(Followed::Event(_))));
+    compacting.done().wait_for(|done| done.published == 2).await.unwrap();
+    scenario.bus.close().await;
+    assert_eq!(following.next().await.unwrap(), None);
+}
