@@ -1,4 +1,4 @@
-//! 1. Publish and consume: an event that was acknowledged is on disk, and a group gets it.
+//! Part 1: Publish and consume: an event that was acknowledged is on disk, and a group gets it.
 //!
 //! `cargo run --example 1-publish-and-consume`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]

@@ -1,4 +1,4 @@
-//! 2. Groups: each group gets every event; members of a group share them. Events of a key stay in
+//! Part 2: Groups: each group gets every event; members of a group share them. Events of a key stay in
 //! order, whoever handles them.
 //!
 //! `cargo run --example 2-groups`

@@ -1,4 +1,4 @@
-//! 3. Retries and dead letters: what fails is tried again, what keeps failing is set aside with its
+//! Part 3: Retries and dead letters: what fails is tried again, what keeps failing is set aside with its
 //! history, and given back to the group that failed once the fault is mended.
 //!
 //! `cargo run --example 3-retries-and-dead-letters`

@@ -1,4 +1,4 @@
-//! 4. Partitions: a topic divided by key; in a `partitioned` group each partition has one owner at
+//! Part 4: Partitions: a topic divided by key; in a `partitioned` group each partition has one owner at
 //! a time, and moves when members come and go.
 //!
 //! `cargo run --example 4-partitions`

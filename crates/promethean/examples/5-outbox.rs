@@ -1,4 +1,4 @@
-//! 5. Outbox: an event is published if, and only if, your own transaction commits.
+//! Part 5: Outbox: an event is published if, and only if, your own transaction commits.
 //!
 //! `cargo run --example 5-outbox`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]

@@ -1,4 +1,4 @@
-//! 6. Typed topics: a type is a topic; no strings where events are published and consumed.
+//! Part 6: Typed topics: a type is a topic; no strings where events are published and consumed.
 //!
 //! `cargo run --example 6-typed-topics`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]

@@ -4,6 +4,7 @@ mod bus;
 
 mod examples;
 
+#[cfg(test)]
 mod metrics;
 
 // Functions beside tests may do what tests may.

@@ -62,7 +62,7 @@ pub(crate) struct Serve {
     /// Speak plain text also where others can listen.
     #[arg(long)]
     insecure_no_tls: bool,
-    /// Web origin that may connect, such as https://app.example; may be given several times.
+    /// Web origin that may connect, such as `https://app.example`; may be given several times.
     #[arg(long, value_name = "ORIGIN")]
     origin: Vec<String>,
     /// Name that the server goes by; may be given several times.
