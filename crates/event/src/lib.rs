@@ -3,7 +3,8 @@
 //! An [`Event`] is what happened: it has an [`EventId`], a [`Topic`], an optional [`Key`],
 //! [`Headers`], and a JSON [`Payload`] that keeps its spelling. Where it stands is said by
 //! its [`Partition`] and [`Offset`], which the store assigns, and by the store-wide [`Seq`].
-//! A [`Cursor`] is how far a group has come in one partition. [`frame`] is how all of it crosses a
+//! A [`Cursor`] is how far a group has come in one partition, [`Start`] where one begins. What a
+//! handler could not handle is a [`Failure`]; a [`TypedTopic`] is a topic as a type. [`frame`] is how all of it crosses a
 //! socket. [`limits`] names every bound.
 //!
 //! Modules are listed in the order in which an event meets them.
@@ -26,11 +27,17 @@ mod payload;
 
 mod event;
 
+mod typed;
+
 mod partition;
 
 mod offset;
 
+mod start;
+
 mod cursor;
+
+mod failure;
 
 pub mod frame;
 
@@ -38,6 +45,7 @@ pub mod limits;
 
 pub use cursor::{Cursor, GroupName, GroupNameError};
 pub use event::{Event, EventError, NewEvent, SessionId, Tag};
+pub use failure::{Failure, FailureVerdict};
 pub use headers::{HeaderError, Headers};
 pub use id::{EventId, IdError};
 pub use json::JsonError;
@@ -46,5 +54,7 @@ pub use offset::{Offset, Seq};
 pub use partition::{Partition, PartitionCount, PartitionCountError};
 pub use pattern::{Pattern, PatternError};
 pub use payload::Payload;
+pub use start::Start;
 pub use timestamp::Timestamp;
 pub use topic::{Topic, TopicError};
+pub use typed::{FromEvent, NotOfType, SCHEMA_VERSION, ToEvent, ToEventError, TypedTopic};

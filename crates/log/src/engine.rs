@@ -119,8 +119,8 @@ impl Engine {
     }
 
     /// What it takes to encode events.
-    pub(crate) fn names(&self) -> Arc<Names> {
-        Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn names(&self) -> RwLockReadGuard<'_, Arc<Names>> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets written changes of the catalog take effect.
@@ -233,20 +233,17 @@ pub(crate) struct ReadPlace {
 impl ReadPlace {
     /// Bytes from `position` on: as many as asked for, or up to the end.
     pub(crate) fn bytes(&self, position: u64, count: usize) -> io::Result<Bytes> {
-        self.bytes_again(Bytes::new(), position, count)
+        self.bytes_in(Vec::new(), position, count)
     }
 
-    /// The same, in the memory of earlier bytes if nobody else has them any more: it is still in
-    /// the caches.
-    pub(crate) fn bytes_again(
+    /// The same, in memory that is there.
+    pub(crate) fn bytes_in(
         &self,
-        earlier: Bytes,
+        mut buffer: Vec<u8>,
         position: u64,
         count: usize,
     ) -> io::Result<Bytes> {
         let count = count.min(self.end.saturating_sub(position) as usize);
-        let mut buffer = earlier.try_into_mut().map(Vec::from).unwrap_or_default();
-        buffer.clear();
         self.file.append_at(&mut buffer, position, count)?;
         Ok(buffer.into())
     }

@@ -10,10 +10,6 @@
 //!
 //! Modules are listed in the order in which an event meets them.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 mod topic;
 
 mod catalog;

@@ -98,7 +98,8 @@ impl Log {
 
     /// Appends events: all of them or none. Encoded here; the writer only gives them their places.
     pub fn append(&self, append: &Append) -> Ticket<Result<Appended, AppendError>> {
-        match Batch::encode(append, &self.engine.names()) {
+        let encoded = Batch::encode(append, &self.engine.names());
+        match encoded {
             Ok(batch) => {
                 let (ticket, answer) = Ticket::new();
                 self.engine.queue.push(Request::Append { batch, answer });

@@ -161,7 +161,8 @@ fn take_frame(requests: &mut Vec<Request>) -> Vec<Request> {
     // One at least, however large.
     let count = count.count().max(1).min(requests.len());
     if count == requests.len() {
-        return std::mem::take(requests);
+        // Room for as many, so that publishers need not make it while others wait for them.
+        return std::mem::replace(requests, Vec::with_capacity(count));
     }
     let rest = requests.split_off(count);
     std::mem::replace(requests, rest)

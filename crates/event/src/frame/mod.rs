@@ -23,6 +23,9 @@ mod token;
 pub use client::{Ack, AckRange, Acks, ClientFrame, FrameError, Nack, Publish, Subscribe, Target};
 pub use corr::Corr;
 pub use encode::{write_event, write_event_frame};
-pub use opts::{AckMode, From, GroupMode, PublishOpts, SubscribeOpts};
+pub use opts::{
+    AckMode, From, GroupMode, GroupOrder, GroupPark, NamedForm, PublishOpts, ReadsForm,
+    SubscribeOpts,
+};
 pub use server::{Context, Gap, HelloLimits, Item, Place, ServerFrame};
 pub use token::{DeliveryToken, TokenError};

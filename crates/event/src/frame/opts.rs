@@ -57,9 +57,30 @@ pub struct SubscribeOpts {
     /// A CEL expression; what it is not true of is passed over. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
+    /// The form in which events come. Default: as they were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadsForm>,
     /// Who may get an event. Default: shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<GroupMode>,
+    /// What order is kept. Default: by key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<GroupOrder>,
+    /// What a dead letter does to later events of its key. Default: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub park: Option<GroupPark>,
+    /// Delay before the second delivery; doubles with each further one. Default: 200 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_ms: Option<u32>,
+    /// Longest such delay. Default: 60,000 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_ms_max: Option<u32>,
+    /// How long a member may finish what it has of a partition that it loses. Default: 10,000 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_ms: Option<u32>,
+    /// Whether retention and compaction keep what the group has not finished. Default: no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<bool>,
     /// Who acks. Default: the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<AckMode>,
@@ -73,6 +94,26 @@ pub struct SubscribeOpts {
     /// With `RESUME`: where a subscription without a group goes on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Cursor>,
+}
+
+/// The form in which events come: `"written"`, `"latest"`, or the number of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ReadsForm {
+    /// In this version of their schema.
+    Version(u32),
+    /// By name.
+    Named(NamedForm),
+}
+
+/// A form that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamedForm {
+    /// As they were written.
+    Written,
+    /// In the latest version of their schema.
+    Latest,
 }
 
 /// Where a new group begins.
@@ -100,6 +141,28 @@ pub enum GroupMode {
     Shared,
     /// The one member that owns the partition.
     Partitioned,
+}
+
+/// What order a group keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupOrder {
+    /// One event of a key out at a time, and never a later one before an earlier one.
+    #[default]
+    Key,
+    /// None.
+    None,
+}
+
+/// What happens to later events of the key of a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupPark {
+    /// They go on without it.
+    #[default]
+    Event,
+    /// They wait behind it until the dead letter is replayed or discarded.
+    Key,
 }
 
 /// Who acks an event.

@@ -2,6 +2,7 @@ use std::io;
 
 use bytes::Bytes;
 
+use super::buffers::Buffers;
 use crate::engine::ReadPlace;
 use crate::segment::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordRef};
 use crate::topic::Lane;
@@ -19,6 +20,8 @@ pub(super) struct FrameWalk {
     window: Bytes,
     window_start: u64,
     window_bytes: usize,
+    window_bytes_max: usize,
+    buffers: Buffers,
     /// The current frame, and where its next record starts.
     frame: Bytes,
     next_record: usize,
@@ -37,13 +40,15 @@ pub(super) enum Step {
 
 impl FrameWalk {
     /// A walk that starts with the frame at a position.
-    pub(super) const fn new(place: ReadPlace, position: u64) -> Self {
+    pub(super) fn new(place: ReadPlace, position: u64) -> Self {
         Self {
             place,
             position,
             window: Bytes::new(),
             window_start: 0,
             window_bytes: WINDOW_BYTES_MIN,
+            window_bytes_max: WINDOW_BYTES_MAX,
+            buffers: Buffers::default(),
             frame: Bytes::new(),
             next_record: 0,
         }
@@ -60,6 +65,12 @@ impl FrameWalk {
                 return Some(record);
             }
         }
+    }
+
+    /// Those who want little at once are served from little memory, which stays in the caches.
+    pub(super) fn limit_window(&mut self, bytes: usize) {
+        self.window_bytes_max = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        self.window_bytes = self.window_bytes.min(self.window_bytes_max);
     }
 
     /// Goes to the next frame that has events.
@@ -98,18 +109,20 @@ impl FrameWalk {
         self.frame = Bytes::new();
         let earlier = std::mem::take(&mut self.window);
         let count_ahead = count.max(self.window_bytes);
-        self.window = self.place.bytes_again(earlier, self.position, count_ahead)?;
+        let buffer = self.buffers.next(earlier);
+        self.window = self.place.bytes_in(buffer, self.position, count_ahead)?;
         self.window_start = self.position;
-        self.window_bytes = (self.window_bytes * 4).min(WINDOW_BYTES_MAX);
+        self.window_bytes = (self.window_bytes * 4).min(self.window_bytes_max);
         Ok(self.windowed(count).unwrap_or_default())
     }
 
     /// Frames that follow each other are mostly of like size: a window that holds a whole number of
     /// them does not end within one, which would have to be read again.
     fn window_frames(&mut self, frame_bytes: usize) {
-        if self.window_bytes >= WINDOW_BYTES_MAX {
-            let frames = (WINDOW_BYTES_MAX / frame_bytes.max(1)).max(1);
-            self.window_bytes = (frames * frame_bytes * 65 / 64).max(WINDOW_BYTES_MAX * 3 / 4);
+        let most = self.window_bytes_max;
+        if self.window_bytes >= most {
+            let frames = (most / frame_bytes.max(1)).max(1);
+            self.window_bytes = (frames * frame_bytes * 65 / 64).max(most * 3 / 4);
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use promethean_event::Offset;
 
+use super::buffers::Buffers;
 use super::frames::{FrameWalk, Step};
 use super::page::{Gap, GapReason, Page, PageLimit, Visited};
 use crate::engine::{Engine, ReadPlace, Segment, State};
@@ -43,11 +44,23 @@ enum Source {
 struct Records {
     place: ReadPlace,
     positions: VecDeque<(u64, u32)>,
-    /// Frames in memory that hold the positions, as far as they do.
-    cached: VecDeque<Option<Bytes>>,
+    /// Frames in memory that hold the positions, as far as they do, and where they start.
+    frames: VecDeque<(u32, Bytes)>,
     chunk: Bytes,
     chunk_start: u64,
     chunk_bytes: usize,
+    buffers: Buffers,
+    /// One that is longer than a chunk.
+    long: Option<Record>,
+}
+
+/// Where the bytes of a record are.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Frame,
+    Chunk,
+    Long,
+    Nowhere,
 }
 
 impl LaneReader {
@@ -108,6 +121,7 @@ impl LaneReader {
         show: &mut impl FnMut(RecordRef<'_>),
     ) -> Result<(), ReadError> {
         let Source::Frames(walk) = &mut self.source else { return Ok(()) };
+        walk.limit_window(visit.limit.bytes);
         while !visit.is_done() {
             let Some(record) = walk.next_of(self.lane) else {
                 match walk.step()? {
@@ -150,12 +164,13 @@ impl LaneReader {
             }
             self.next = offset + 1;
             // A block that stands where it does not belong brings good records to wrong places.
-            let belongs =
-                |record: &Record| record.lane() == self.lane && record.offset().get() == offset;
+            let belongs = |record: &RecordRef<'_>| {
+                record.lane() == self.lane && record.offset().get() == offset
+            };
             match record.filter(belongs) {
                 Some(record) => {
                     visit.count(record.bytes());
-                    show(record.as_ref());
+                    show(record);
                 }
                 None => visit.visited.gaps.push(Gap {
                     lane: self.lane,
@@ -279,57 +294,76 @@ impl Records {
         Self {
             place,
             positions: positions.into(),
-            cached: VecDeque::new(),
+            frames: VecDeque::new(),
             chunk: Bytes::new(),
             chunk_start: 0,
             chunk_bytes: CHUNK_BYTES_MIN,
+            buffers: Buffers::default(),
+            long: None,
         }
     }
 
     fn in_active(state: &State, lane: Lane, from: u64, max: usize) -> Self {
         let positions = state.active.index.positions(lane, from, max);
-        let name = state.active.name;
-        let cached =
-            positions.iter().map(|&(_, position)| state.tail.get(name, position)).collect();
-        Self { cached, ..Self::new(state.active.place(), positions) }
+        let frames = state.tail.frames(state.active.name, &positions);
+        Self { frames, ..Self::new(state.active.place(), positions) }
     }
 
     /// Records of a sealed segment, if the first of them is in memory.
     fn in_tail(engine: &Engine, segment: &Segment, positions: &[(u64, u32)]) -> Option<Self> {
         let state = engine.read();
-        let in_memory = |&(_, position): &(u64, u32)| state.tail.get(segment.name, position);
-        in_memory(positions.first()?)?;
-        let cached = positions.iter().map(in_memory).collect();
-        Some(Self { cached, ..Self::new(segment.place(), positions.to_vec()) })
+        state.tail.get(segment.name, positions.first()?.1)?;
+        let frames = state.tail.frames(segment.name, positions);
+        Some(Self { frames, ..Self::new(segment.place(), positions.to_vec()) })
     }
 
     /// The next offset and its record; no record if its bytes are damaged.
-    fn next(&mut self, engine: &Engine) -> Result<Option<(u64, Option<Record>)>, ReadError> {
+    fn next(&mut self, engine: &Engine) -> Result<Option<(u64, Option<RecordRef<'_>>)>, ReadError> {
         let Some((offset, position)) = self.positions.pop_front() else { return Ok(None) };
-        if let Some(bytes) = self.cached.pop_front().flatten() {
-            return Ok(Some((offset, Record::unchecked(&bytes, 0))));
-        }
-        if let Some(record) = self.in_chunk(position) {
-            return Ok(Some((offset, Some(record))));
-        }
-        engine.count_disk_read();
-        let earlier = std::mem::take(&mut self.chunk);
-        self.chunk = self.place.bytes_again(earlier, u64::from(position), self.chunk_bytes)?;
-        self.chunk_start = u64::from(position);
-        self.chunk_bytes = (self.chunk_bytes * 4).min(CHUNK_BYTES_MAX);
-        let record = match self.in_chunk(position) {
-            Some(record) => Some(record),
-            // Longer than a chunk, or damaged.
-            None => self.place.record(position)?,
+        let record = match self.find(engine, position)? {
+            Found::Frame => {
+                self.frames.front().and_then(|(start, frame)| in_memory(frame, *start, position))
+            }
+            Found::Chunk => in_memory(&self.chunk, self.chunk_start as u32, position),
+            Found::Long => self.long.as_ref().map(Record::as_ref),
+            Found::Nowhere => None,
         };
         Ok(Some((offset, record)))
     }
 
-    fn in_chunk(&self, position: u32) -> Option<Record> {
-        let start = u64::from(position).checked_sub(self.chunk_start)? as usize;
-        if start >= self.chunk.len() {
-            return None;
+    fn find(&mut self, engine: &Engine, position: u32) -> Result<Found, ReadError> {
+        let is_over =
+            |(start, frame): &mut (u32, Bytes)| *start as usize + frame.len() <= position as usize;
+        while self.frames.pop_front_if(is_over).is_some() {}
+        if self.frames.front().is_some_and(|(start, _)| *start <= position) {
+            return Ok(Found::Frame);
         }
-        Record::decode(self.place.salt, &self.chunk.slice(start..))
+        if self.is_in_chunk(position) {
+            return Ok(Found::Chunk);
+        }
+        engine.count_disk_read();
+        let earlier = std::mem::take(&mut self.chunk);
+        let buffer = self.buffers.next(earlier);
+        self.chunk = self.place.bytes_in(buffer, u64::from(position), self.chunk_bytes)?;
+        self.chunk_start = u64::from(position);
+        self.chunk_bytes = (self.chunk_bytes * 4).min(CHUNK_BYTES_MAX);
+        if self.is_in_chunk(position) {
+            return Ok(Found::Chunk);
+        }
+        // Longer than a chunk, or damaged.
+        self.long = self.place.record(position)?;
+        Ok(if self.long.is_some() { Found::Long } else { Found::Nowhere })
     }
+
+    /// Whether there is a good record at a position of the chunk, all of it.
+    fn is_in_chunk(&self, position: u32) -> bool {
+        let start = u64::from(position).checked_sub(self.chunk_start);
+        let is_good = |start| RecordRef::is_good(self.place.salt, &self.chunk, start as usize);
+        start.is_some_and(is_good)
+    }
+}
+
+/// The record at a position of memory whose sums were good, or that never left memory.
+fn in_memory(memory: &Bytes, start: u32, position: u32) -> Option<RecordRef<'_>> {
+    RecordRef::unchecked(memory, position.checked_sub(start)? as usize)
 }

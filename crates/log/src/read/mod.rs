@@ -4,6 +4,8 @@
 //! lane that is a small part of it is read by the positions of its events, each with the checksum
 //! of its record. The newest frames come from memory.
 
+mod buffers;
+
 mod frames;
 
 mod lane;

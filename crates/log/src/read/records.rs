@@ -49,10 +49,17 @@ impl RecordPage {
 }
 
 impl LaneReader {
-    /// The next records; none at the end of the lane.
-    pub fn next_records(&mut self, limit: PageLimit) -> Result<RecordPage, ReadError> {
+    /// The next records; none at the end of the lane. Each is shown while it is at hand.
+    pub fn next_records(
+        &mut self,
+        limit: PageLimit,
+        mut show: impl FnMut(&RecordRef<'_>),
+    ) -> Result<RecordPage, ReadError> {
         let mut page = RecordPage { places: Vec::with_capacity(256), ..RecordPage::default() };
-        let visited = self.visit(limit, |record| page.push(&record))?;
+        let visited = self.visit(limit, |record| {
+            page.push(&record);
+            show(&record);
+        })?;
         page.gaps = visited.gaps;
         page.next = self.position();
         Ok(page)

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use promethean_event::limits::KEY_BYTES_MAX;
 use promethean_event::{
     Event, EventId, Headers, Key, NewEvent, Offset, Partition, Payload, Seq, SessionId, Tag,
     Timestamp, Topic,
@@ -278,6 +279,20 @@ impl Record {
 }
 
 impl<'a> RecordRef<'a> {
+    /// Whether a whole record with good sums starts there.
+    pub(crate) fn is_good(salt: u32, memory: &Bytes, start: usize) -> bool {
+        let bytes = memory.get(start..).unwrap_or_default();
+        let header = RecordHeader::decode(salt, bytes);
+        let Some((header, record)) = header.zip(RecordRef::unchecked(memory, start)) else {
+            return false;
+        };
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::skips_bad_crc() {
+            return true;
+        }
+        crc32c::crc32c(record.body) == header.body_crc
+    }
+
     pub(crate) fn unchecked(memory: &'a Bytes, start: usize) -> Option<Self> {
         let (head, rest) = memory.get(start..)?.split_first_chunk::<RECORD_HEADER_BYTES>()?;
         let length = u32_at::<0>(head) as usize;
@@ -296,6 +311,27 @@ impl<'a> RecordRef<'a> {
     /// The memory that the record lies in, and where.
     pub(crate) fn place(&self) -> (&'a Bytes, usize) {
         (self.memory, self.start() - RECORD_HEADER_BYTES)
+    }
+
+    /// Whether it has nothing but a good key and a payload, so that it is an event for sure.
+    pub fn is_plain(&self) -> bool {
+        match self.flags() & !TOMBSTONE {
+            0 => true,
+            HAS_KEY => self.key_bytes().is_some_and(|key| {
+                // Nearly always, and found out at once.
+                let is_text = key.is_ascii() || std::str::from_utf8(key).is_ok();
+                is_text && (1..=KEY_BYTES_MAX).contains(&key.len())
+            }),
+            _ => false,
+        }
+    }
+
+    /// The bytes of the key, as they stand there.
+    pub fn key_bytes(&self) -> Option<&'a [u8]> {
+        if self.flags() & HAS_KEY == 0 {
+            return None;
+        }
+        bytes16(&mut Fields(self.body.get(FIXED_BODY_BYTES..)?))
     }
 
     /// Whether it has headers.
@@ -457,8 +493,12 @@ fn skip_text(fields: &mut Fields<'_>) -> Option<()> {
 }
 
 fn text16<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
+    std::str::from_utf8(bytes16(fields)?).ok()
+}
+
+fn bytes16<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let length = fields.u16()?;
-    std::str::from_utf8(fields.bytes(length as usize)?).ok()
+    fields.bytes(length as usize)
 }
 
 #[cfg(test)]

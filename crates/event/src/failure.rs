@@ -5,15 +5,20 @@ use std::time::Duration;
 /// the event is tried again, as often as the group says.
 #[derive(Debug)]
 pub struct Failure {
-    pub(crate) verdict: FailureVerdict,
-    pub(crate) error: String,
+    verdict: FailureVerdict,
+    error: String,
 }
 
+/// What is to be done with the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailureVerdict {
+pub enum FailureVerdict {
+    /// Again, after the group's backoff.
     Retry,
+    /// Again, after a time.
     RetryAfter(Duration),
+    /// A dead letter at once.
     Park,
+    /// Done, without a dead letter.
     Skip,
 }
 
@@ -36,6 +41,21 @@ impl Failure {
     /// The event is not wanted after all: done, without a dead letter.
     pub const fn skip() -> Self {
         Self { verdict: FailureVerdict::Skip, error: String::new() }
+    }
+
+    /// What is to be done with the event.
+    pub const fn verdict(&self) -> FailureVerdict {
+        self.verdict
+    }
+
+    /// What went wrong.
+    pub fn error(&self) -> &str {
+        &self.error
+    }
+
+    /// What went wrong, to keep.
+    pub fn into_error(self) -> String {
+        self.error
     }
 }
 

@@ -1,11 +1,13 @@
-//! Topics with a type: no strings where events are published and consumed.
+//! Topics with a type: no strings where events are published and consumed. The same types serve an
+//! embedded bus and a client.
 
-use promethean_event::{Event, EventId, Key, NewEvent, Payload, Timestamp, Topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::PublishError;
-use crate::publish::ToEvent;
+use crate::{
+    Event, EventError, EventId, JsonError, Key, KeyError, NewEvent, Payload, Timestamp, Topic,
+    TopicError,
+};
 
 /// The header that says which version of its schema an event was written by.
 pub const SCHEMA_VERSION: &str = "x-schema-version";
@@ -23,8 +25,37 @@ pub trait TypedTopic: Serialize + DeserializeOwned {
     }
 }
 
+/// Why a value is not an event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToEventError {
+    /// The topic's name is not good.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The key is not good.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The payload is not good.
+    #[error(transparent)]
+    Payload(#[from] JsonError),
+    /// Something else about it is not good.
+    #[error(transparent)]
+    Event(#[from] EventError),
+}
+
+/// What can be published: an event, or a value of a type with a topic ([`TypedTopic`]).
+pub trait ToEvent {
+    /// The event; `now` is the event time of one that has none.
+    fn to_event(self, now: Timestamp) -> Result<NewEvent, ToEventError>;
+}
+
+impl ToEvent for NewEvent {
+    fn to_event(self, _now: Timestamp) -> Result<NewEvent, ToEventError> {
+        Ok(self)
+    }
+}
+
 impl<T: TypedTopic> ToEvent for &T {
-    fn to_event(self, now: Timestamp) -> Result<NewEvent, PublishError> {
+    fn to_event(self, now: Timestamp) -> Result<NewEvent, ToEventError> {
         let topic = Topic::new(T::TOPIC)?;
         let mut event = NewEvent::new(EventId::generate(), now, topic, Payload::of(self)?);
         event.key = self.key().map(Key::new).transpose()?;
@@ -35,10 +66,10 @@ impl<T: TypedTopic> ToEvent for &T {
     }
 }
 
-/// Why an event is not what the consumer takes it for.
-#[derive(Debug, thiserror::Error)]
-#[error("event {id} of {topic} is not a {wanted}")]
-pub struct DecodeError {
+/// An event is not of the type that it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event {id} of {topic} is not a {wanted}: {error}")]
+pub struct NotOfType {
     /// The event.
     pub id: EventId,
     /// Its topic.
@@ -46,28 +77,37 @@ pub struct DecodeError {
     /// The type that was asked for.
     pub wanted: &'static str,
     /// What does not fit.
-    pub source: serde_json::Error,
+    pub error: String,
 }
 
 /// What a consumer can take an event as: the event itself, or the type of its topic.
 pub trait FromEvent: Sized + Send + 'static {
+    /// The version of the schema that this is; `None` for an event of any.
+    fn version() -> Option<u32> {
+        None
+    }
+
     /// Reads the event.
-    fn from_event(event: &Event) -> Result<Self, DecodeError>;
+    fn from_event(event: &Event) -> Result<Self, NotOfType>;
 }
 
 impl FromEvent for Event {
-    fn from_event(event: &Event) -> Result<Self, DecodeError> {
+    fn from_event(event: &Event) -> Result<Self, NotOfType> {
         Ok(event.clone())
     }
 }
 
 impl<T: TypedTopic + Send + 'static> FromEvent for T {
-    fn from_event(event: &Event) -> Result<Self, DecodeError> {
-        event.payload.decode().map_err(|source| DecodeError {
+    fn version() -> Option<u32> {
+        Some(T::VERSION)
+    }
+
+    fn from_event(event: &Event) -> Result<Self, NotOfType> {
+        event.payload.decode().map_err(|error| NotOfType {
             id: event.id,
             topic: event.topic.clone(),
             wanted: std::any::type_name::<T>(),
-            source,
+            error: error.to_string(),
         })
     }
 }
@@ -78,7 +118,7 @@ impl<T: TypedTopic + Send + 'static> FromEvent for T {
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct Heartbeat { host: String, pid: u32 }
 ///
-/// promethean::topic! {
+/// promethean_event::topic! {
 ///     Heartbeat => "heartbeat.received", version = 2,
 ///     key = |beat| format!("{}:{}", beat.host, beat.pid)
 /// }
