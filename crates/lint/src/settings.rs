@@ -68,7 +68,7 @@ pub enum Level {
     Off,
     /// Shown; does not fail a run.
     Note,
-    /// Shown; fails a run if asked to.
+    /// Shown; fails a run unless only errors are to.
     #[serde(alias = "warn")]
     Warning,
     /// Fails a run.

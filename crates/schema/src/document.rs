@@ -209,22 +209,54 @@ impl Document {
         pointer::line_of(&self.inner.text, pointer)
     }
 
-    /// All `x-…` annotations: pointer of the schema they stand in, name, value.
-    pub fn annotations(&self) -> Vec<(String, String, Value)> {
-        let mut found = Vec::new();
-        for place in self.inner.references.places() {
-            let Some(Value::Object(map)) = self.inner.value.pointer(place) else {
-                continue;
-            };
-            for (key, value) in map.iter().filter(|(key, _)| key.starts_with("x-")) {
-                found.push((place.to_owned(), key.clone(), value.clone()));
-            }
-        }
-        found
+    /// The one text of all documents that say the same: members sorted, no white space, numbers
+    /// and characters spelt in one way. Two documents of one dialect are the same schema if their
+    /// canonical texts are.
+    pub fn canonical(&self) -> String {
+        let mut text = String::with_capacity(self.inner.text.len());
+        canonical(&self.inner.value, &mut text);
+        text
     }
 
     pub(crate) fn references(&self) -> &References {
         &self.inner.references
+    }
+}
+
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut members: Vec<_> = map.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            text.push('{');
+            for (index, (name, member)) in members.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                canonical(&Value::String(name.clone()), text);
+                text.push(':');
+                canonical(member, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                canonical(item, text);
+            }
+            text.push(']');
+        }
+        // A schema means the same by 1.0 as by 1.
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                text.push_str(&(float as i64).to_string());
+            }
+            _ => text.push_str(&number.to_string()),
+        },
+        plain => text.push_str(&plain.to_string()),
     }
 }
 
@@ -237,5 +269,23 @@ pub(crate) fn kind_name(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical_of(text: &str) -> String {
+        Document::parse(text).unwrap().canonical()
+    }
+
+    #[test]
+    fn spelling_does_not_make_another_schema() {
+        let one = canonical_of(r#"{"type":"object","properties":{"a":{"minimum":1},"b":true}}"#);
+        let same = "{ \"properties\": {\"b\": true,\n \"\\u0061\": {\"minimum\": 1.0}}, \"type\": \"object\" }";
+        assert_eq!(canonical_of(same), one);
+        assert_ne!(canonical_of(r#"{"type":"object","properties":{"a":{"minimum":1}}}"#), one);
+        assert_ne!(canonical_of(r#"{"enum":[1,2]}"#), canonical_of(r#"{"enum":[2,1]}"#));
     }
 }

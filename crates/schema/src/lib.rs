@@ -17,15 +17,24 @@ mod validate;
 
 mod compat;
 
+mod draw;
+
+mod infer;
+
+mod annotation;
+
 mod upcast;
 
 pub mod limits;
 
+pub use annotation::Personal;
 pub use compat::{
     CompareError, CompareOptions, Finding, HistoryReport, Mode, OpenObjects, PairReport,
     RequiredDefaults, Rule, UnknownMode, Verdict, check_history, compare,
 };
 pub use dialect::Dialect;
 pub use document::{Document, ReadError};
+pub use draw::{Extras, Sampler};
+pub use infer::Inference;
 pub use upcast::{CastError, Caster, Chain, Convert, Operation};
 pub use validate::{CompileError, Formats, Mismatch, Validator};

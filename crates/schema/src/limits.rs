@@ -28,8 +28,8 @@ pub const VALIDATION_ERRORS_MAX: usize = 64;
 /// Most findings that a comparison reports.
 pub const FINDINGS_MAX: usize = 32;
 
-/// Steps a comparison may take before it ends undecided. A step is one literal looked at; ten
-/// million take about a second on one core.
+/// Steps that one search of a comparison may take before it is in doubt. A step is one literal looked
+/// at; ten million take about a second on one core. A lenient comparison may take three searches.
 pub const COMPARE_STEPS_MAX: u64 = 10_000_000;
 
 /// Most terms a comparison may make.

@@ -89,7 +89,14 @@ pub(crate) fn is_multiple(value: &Exact, step: &Exact) -> bool {
     if step.is_zero() {
         return value.is_zero();
     }
-    (value / step).is_integer()
+    // Not by a quotient: that would be reduced first, which costs far more than the remainder.
+    let whole = value.numer() * step.denom();
+    (whole % (value.denom() * step.numer())).is_zero()
+}
+
+/// How long a number is, in bits: what reckoning with it costs.
+pub(crate) fn bits(value: &Exact) -> u64 {
+    value.numer().bits() + value.denom().bits()
 }
 
 /// One, as an exact number.

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{CompareError, CompareOptions, Verdict, compare};
 use crate::document::Document;
 
 /// What a new version must keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Nothing.
@@ -65,18 +65,21 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    fn is_backward(self) -> bool {
+    /// Whether new versions read what older ones wrote.
+    pub fn is_backward(self) -> bool {
         matches!(
             self,
             Self::Backward | Self::BackwardTransitive | Self::Full | Self::FullTransitive
         )
     }
 
-    fn is_forward(self) -> bool {
+    /// Whether older versions read what new ones write.
+    pub fn is_forward(self) -> bool {
         matches!(self, Self::Forward | Self::ForwardTransitive | Self::Full | Self::FullTransitive)
     }
 
-    fn is_transitive(self) -> bool {
+    /// Whether that holds for all versions, not only the last.
+    pub fn is_transitive(self) -> bool {
         matches!(self, Self::BackwardTransitive | Self::ForwardTransitive | Self::FullTransitive)
     }
 }

@@ -69,3 +69,30 @@ fn a_comparison_that_explodes_ends() {
     let verdict = compare(&read(json!(false)), &writer, &CompareOptions::strict()).unwrap();
     assert!(!matches!(verdict, Verdict::Incompatible { .. }), "{verdict}");
 }
+
+/// Ends, with a verdict or without one; a runner that waits for ever is the failure.
+fn ends(writer: &Value, reader: &Value) {
+    let document = |schema: &Value| Document::from_value(schema, None).unwrap();
+    let verdict = compare(&document(reader), &document(writer), &CompareOptions::strict()).unwrap();
+    assert!(!verdict.is_compatible(), "{verdict}");
+}
+
+#[test]
+fn long_numbers_are_reckoned_as_long() {
+    let grid = |step: f64| json!({"type": "number", "multipleOf": step, "minimum": -1e308});
+    ends(&grid(1e-300), &grid(7.1e-301));
+}
+
+#[test]
+fn long_lists_of_names_are_reckoned_as_long() {
+    let wide: serde_json::Map<String, Value> =
+        (0..5_000).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+    let many = json!({"type": "object", "minProperties": 100_000_000});
+    ends(&many, &json!({ "properties": wide }));
+}
+
+#[test]
+fn great_counts_are_reckoned_as_great() {
+    let many = json!({"contains": {"const": 1}, "minContains": 100_000_000});
+    ends(&many, &json!({"type": "array", "maxItems": 3}));
+}

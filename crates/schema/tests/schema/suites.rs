@@ -1,5 +1,6 @@
 //! The published cases. They are not ours to copy: they are read from `PROM_SUITES`, or from
-//! `../shared/suites` beside the repository, and a notice is printed if they are not there.
+//! `../shared/suites` beside the repository, and a notice is printed if they are not there. What
+//! always runs: `verdicts` (cases of our own, keyword by keyword) and `differential` (random pairs).
 
 use std::path::PathBuf;
 
@@ -11,8 +12,13 @@ const FILES: [&str; 3] =
 
 fn folder() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
-    let folder = std::env::var_os("PROM_SUITES").map_or(beside, PathBuf::from);
-    folder.is_dir().then_some(folder)
+    match std::env::var_os("PROM_SUITES").map(PathBuf::from) {
+        Some(named) => {
+            assert!(named.is_dir(), "PROM_SUITES names {named:?}, which is not there");
+            Some(named)
+        }
+        None => beside.is_dir().then_some(beside),
+    }
 }
 
 fn document(row: &Value, key: &str) -> Result<Document, ReadError> {

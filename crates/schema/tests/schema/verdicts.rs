@@ -228,6 +228,24 @@ fn open_objects_are_lenient_unless_strict() {
     assert_eq!(notes[0].rule.id(), "PROM-S121");
 }
 
+/// `{"x": 1}` fits both branches, so that neither schema allows it; the lenient reading of the second
+/// branch alone does not see that.
+#[test]
+fn lenience_does_not_reach_behind_a_negation() {
+    let choice = |second: Value| {
+        let first = json!({"properties": {"x": {}}, "required": ["x"]});
+        json!({"oneOf": [first, {"properties": second}]})
+    };
+    let (old, new) = (choice(json!({"y": {}})), choice(json!({"y": {}, "z": {"type": "string"}})));
+    let options = CompareOptions::default();
+    assert_eq!(contained(&old, &old, &options), Some(true));
+    assert_eq!(contained(&old, &new, &options), Some(true));
+    assert_eq!(contained(&old, &new, &CompareOptions::strict()), Some(false));
+    let closed = json!({"not": {"properties": {"y": {"type": "string"}}}});
+    assert_eq!(contained(&closed, &closed, &options), Some(true));
+    assert_eq!(contained(&closed, &json!({"type": "array"}), &options), Some(false));
+}
+
 #[test]
 fn policies_of_others_are_options() {
     let old = json!({"type": "object"});

@@ -247,7 +247,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn reference(&mut self, place: &str, keyword: &str, reference: &str) -> Lowered {
-        let anchor = reference.trim_start_matches('#');
+        let anchor = reference.split_once('#').map_or("", |(_, anchor)| anchor);
         let fixed = match keyword {
             "$ref" => true,
             "$dynamicRef" => {

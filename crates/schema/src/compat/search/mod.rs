@@ -181,7 +181,14 @@ impl<'a> Search<'a> {
         let Some(state) = self.normal(lits) else {
             return Outcome::Empty;
         };
-        self.spend(state.len());
+        // A list of values is as much work as it is long; one to be avoided is put in order, too.
+        let listed = state.iter().map(|lit| match self.pool.term(*lit) {
+            Term::Scalars(values) if lit.negated() => 4 * values.len(),
+            Term::Scalars(values) => values.len(),
+            _ => 1,
+        });
+        let work = listed.sum();
+        self.spend(work);
         if let Some(known) = self.decided.get(&state) {
             let outcome = known.outcome.clone();
             let grounds = known.grounds;

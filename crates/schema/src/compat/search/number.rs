@@ -11,6 +11,12 @@ use crate::compat::term::{Kind, Lit, Scalar, Term};
 /// Most grid points that are tried.
 const POINTS_MAX: u32 = 3_000;
 
+/// Grid points that are tried however long the numbers are.
+const POINTS_MIN: u32 = 16;
+
+/// Length of numbers up to which reckoning costs next to nothing, in bits.
+const BITS_USUAL: u64 = 256;
+
 /// Grid points tried per decimal place when there is no grid.
 const POINTS_PER_PLACE: u32 = 60;
 
@@ -122,12 +128,21 @@ impl Numbers {
         }
     }
 
+    /// So many points, or fewer where numbers are so long that each of them costs more.
+    fn affordable(&self, points: u32, grid: &Exact) -> u32 {
+        let ends = [&self.low, &self.high].into_iter().flatten().map(|(end, _)| end);
+        let longest = ends.chain(&self.avoid).chain([grid]).map(exact::bits).max();
+        let times = (longest.unwrap_or(0) / BITS_USUAL).max(1);
+        u32::try_from(u64::from(points) / (times * times)).unwrap_or(points).max(POINTS_MIN)
+    }
+
     /// Points of the grid within the interval, those near zero first.
     fn on_points(&self, grid: &Exact) -> Outcome {
         if self.avoid.iter().any(|step| exact::is_multiple(grid, step)) {
             return Outcome::Empty;
         }
-        let budget = POINTS_MAX + u32::try_from(self.excluded.len()).unwrap_or(u32::MAX / 2);
+        let budget = self.affordable(POINTS_MAX, grid)
+            + u32::try_from(self.excluded.len()).unwrap_or(u32::MAX / 2);
         let mut points = Points::new(self, grid, budget);
         let mut doubt = Outcome::Empty;
         for point in points.by_ref() {

@@ -52,6 +52,7 @@ impl Search<'_> {
         let Some(known) = self.known_names(&view, needs_cells) else {
             return Outcome::unknown("a property name that a pattern cannot be asked about");
         };
+        self.spend(known.len());
         // The commonest contradiction, before anything is laid out.
         let mut doubt = None;
         for name in &view.required {
