@@ -75,22 +75,30 @@ pub enum AsOfError {
 }
 
 /// What of a key's history counts.
-struct History {
+pub(crate) struct History {
     /// Newest first.
-    events: Vec<Stored>,
+    pub(crate) events: Vec<Stored>,
     /// Whether that is all there is of the key.
-    is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// A key of a topic, and what is known about its partition.
-struct Subject {
-    entry: TopicEntry,
-    key: Key,
+pub(crate) struct Subject {
+    pub(crate) entry: TopicEntry,
+    pub(crate) lane: Lane,
+    pub(crate) key: Key,
     start: Offset,
     /// The offset after the last one that counts.
-    end: Offset,
+    pub(crate) end: Offset,
     /// Everything that was appended after this may not have been compacted yet.
     compacted_until: Option<Timestamp>,
+}
+
+impl Subject {
+    /// Whether some of the key's events may not be there any more.
+    pub(crate) fn may_be_gone(&self) -> bool {
+        self.start > Offset::ZERO || self.compacted_until.is_some()
+    }
 }
 
 impl Bus {
@@ -195,7 +203,7 @@ impl Bus {
         Ok((found, last.filter(|_| page.more)))
     }
 
-    async fn subject(
+    pub(crate) async fn subject(
         &self,
         topic: &Topic,
         key: &Key,
@@ -216,12 +224,16 @@ impl Bus {
             Timestamp::from_millis(now.millis().saturating_sub(compaction.age_ms_min))
         });
         let key = key.clone();
-        Ok(Subject { entry, key, start: bounds.start, end, compacted_until })
+        Ok(Subject { entry, lane, key, start: bounds.start, end, compacted_until })
     }
 
     /// A time becomes a place once, and only places are compared: two events of one millisecond
     /// are never counted twice or half.
-    async fn end_at(&self, lane: Lane, moment: Moment) -> Result<Option<Offset>, ReadError> {
+    pub(crate) async fn end_at(
+        &self,
+        lane: Lane,
+        moment: Moment,
+    ) -> Result<Option<Offset>, ReadError> {
         Ok(match moment {
             Moment::Appended(time) => {
                 Some(self.inner.store.offset_at(lane, time.plus_millis(1)).await?)
@@ -231,13 +243,17 @@ impl Bus {
         })
     }
 
-    async fn history_of(&self, subject: &Subject, max: usize) -> Result<History, ReadError> {
+    pub(crate) async fn history_of(
+        &self,
+        subject: &Subject,
+        max: usize,
+    ) -> Result<History, ReadError> {
         let key = subject.key.clone();
         let events = self.inner.store.history(subject.entry.id, key, max).await?;
         Ok(History { is_whole: events.len() < max, events })
     }
 
-    async fn whole_history(&self, subject: &Subject) -> Result<History, AsOfError> {
+    pub(crate) async fn whole_history(&self, subject: &Subject) -> Result<History, AsOfError> {
         let history = self.history_of(subject, AS_OF_EVENTS_MAX + 1).await?;
         if history.is_whole { Ok(history) } else { Err(AsOfError::TooManyEvents) }
     }
@@ -251,7 +267,18 @@ impl Bus {
         let Some(stored) = found else {
             return self.nothing(subject).await;
         };
-        let is_complete = match subject.compacted_until {
+        let is_complete = self.is_complete(subject, &stored).await?;
+        let value = value(&stored);
+        Ok(state_of(stored, value, is_complete))
+    }
+
+    /// Whether nothing that came after an event and before the moment can have been compacted.
+    pub(crate) async fn is_complete(
+        &self,
+        subject: &Subject,
+        stored: &Stored,
+    ) -> Result<bool, ReadError> {
+        Ok(match subject.compacted_until {
             None => true,
             // Too young, and so is what came after it.
             Some(until) if stored.appended_at > until => true,
@@ -260,15 +287,12 @@ impl Bus {
                 let newest = self.history_of(subject, 1).await?.events;
                 newest.first().is_some_and(|newest| newest.event.offset == stored.event.offset)
             }
-        };
-        let value = value(&stored);
-        Ok(state_of(stored, value, is_complete))
+        })
     }
 
     /// Nothing of the key from before the moment is there: because it was not, or not any more?
-    async fn nothing<T>(&self, subject: &Subject) -> Result<AsOf<T>, AsOfError> {
-        let may_be_gone = subject.start > Offset::ZERO || subject.compacted_until.is_some();
-        if subject.end == Offset::ZERO || !may_be_gone {
+    pub(crate) async fn nothing<T>(&self, subject: &Subject) -> Result<AsOf<T>, AsOfError> {
+        if subject.end == Offset::ZERO || !subject.may_be_gone() {
             return Ok(AsOf::NeverExisted);
         }
         let history = self.whole_history(subject).await?;
@@ -288,10 +312,10 @@ fn state_of(stored: Stored, value: Payload, is_complete: bool) -> AsOf<Payload> 
 
 /// Where partitions ended at a moment, looked up once each.
 #[derive(Default)]
-struct EndCache(std::collections::HashMap<Lane, Option<Offset>>);
+pub(crate) struct EndCache(std::collections::HashMap<Lane, Option<Offset>>);
 
 impl EndCache {
-    async fn end(
+    pub(crate) async fn end(
         &mut self,
         bus: &Bus,
         lane: Lane,

@@ -40,6 +40,12 @@ impl Clock {
     }
 }
 
+impl promethean_log::Clock for Clock {
+    fn now(&self) -> Timestamp {
+        Self::now(self)
+    }
+}
+
 /// How long something takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch {

@@ -1,10 +1,11 @@
 use promethean_delivery::Refusal;
 use promethean_event::{
     EventError, EventId, GroupName, GroupNameError, JsonError, KeyError, Offset, PatternError,
-    Topic, TopicError,
+    ToEventError, Topic, TopicError,
 };
 
 use crate::dispatch::GroupFailure;
+use crate::registry::SchemaRefusal;
 use crate::settings::SettingsError;
 use crate::store::{AppendError, ReadError, SaveError};
 
@@ -38,9 +39,26 @@ pub enum PublishError {
         /// Why.
         source: SaveError,
     },
+    /// Events do not match the schemas of their topics.
+    #[error(transparent)]
+    Refused(Box<SchemaRefusal>),
+    /// The schemas could not be read, and nothing is let through unchecked.
+    #[error("the schemas could not be read")]
+    Schemas(#[source] ReadError),
     /// The store refused it.
     #[error(transparent)]
     Append(#[from] AppendError),
+}
+
+impl From<ToEventError> for PublishError {
+    fn from(error: ToEventError) -> Self {
+        match error {
+            ToEventError::Topic(error) => error.into(),
+            ToEventError::Key(error) => error.into(),
+            ToEventError::Payload(error) => error.into(),
+            ToEventError::Event(error) => error.into(),
+        }
+    }
 }
 
 /// Why something about a group did not happen.
@@ -91,6 +109,16 @@ pub enum GroupError {
         group: GroupName,
         /// How many.
         members: usize,
+    },
+    /// A version that is not registered cannot be read.
+    #[error("group {group} reads version {version} of {topic}, which is not registered")]
+    UnknownVersion {
+        /// The group.
+        group: GroupName,
+        /// The topic.
+        topic: Topic,
+        /// The version.
+        version: u32,
     },
     /// A position that is not there yet.
     #[error("offset {wanted} lies beyond the end; the next one will be {next}")]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use promethean_delivery::{Input, Reply};
-use promethean_event::{Cursor, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Cursor, GroupName, Offset, Partition, Pattern, Start, Timestamp, Topic};
 use tokio::sync::oneshot;
 
 use crate::bus::Bus;
 use crate::dispatch::{ActiveGroup, LaneName};
 use crate::error::GroupError;
 use crate::settings::GroupSettings;
-use crate::start::Start;
+use crate::start::offset_in;
 use crate::store::{Lane, PageLimit, Read};
 
 /// How far a group is behind in one partition.
@@ -174,7 +174,7 @@ impl Bus {
             if topics.matches(&name.topic) {
                 moves.push(Move {
                     from: Offset::new(status.floor),
-                    to: to.offset_in(&*self.inner.store, name.lane).await?,
+                    to: offset_in(to, &*self.inner.store, name.lane).await?,
                     partition: name.partition(),
                     topic: name.topic,
                 });
@@ -261,6 +261,8 @@ impl Bus {
     /// letters count as finished.
     pub async fn caught_up(&self, group: &GroupName) -> Result<(), GroupError> {
         let active = self.group(group).await?;
+        // A topic that was made a moment ago is there, whether the group has heard of it or not.
+        active.follow_topics().await?;
         let mut ends = Vec::new();
         for (name, _) in active.statuses() {
             let end = self.inner.store.bounds(name.lane).await?.next;

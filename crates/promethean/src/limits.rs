@@ -10,7 +10,7 @@ pub const FETCH_EVENTS_MAX: usize = 4_096;
 /// Bytes read at once for a group.
 pub const FETCH_BYTES_MAX: usize = 1024 * 1024;
 /// Pages of one lane that groups share.
-pub const SHARED_PAGES_MAX: usize = 8;
+pub const SHARED_PAGES_MAX: usize = 4;
 /// Lanes with pages that groups share.
 pub const SHARED_LANES_MAX: usize = 256;
 /// Least time from one save of a group to the next, if nobody waits for it.
@@ -35,3 +35,30 @@ pub const METRIC_PAIRS_MAX: usize = 2_000;
 pub const MEMBER_MESSAGES_MAX: usize = 1 << 20;
 /// How long closing waits for consumers to finish what they have.
 pub const CLOSE_DRAIN_MS: u64 = 10_000;
+
+/// Largest schema document that is registered.
+pub const SCHEMA_TEXT_BYTES_MAX: usize = 256 * 1024;
+/// Most versions of one topic.
+pub const SCHEMA_VERSIONS_MAX: usize = 1_000;
+/// Most operations of one hop.
+pub const HOP_OPERATIONS_MAX: usize = 500;
+/// Longest expression of a conversion.
+pub const EXPRESSION_BYTES_MAX: usize = 1024;
+/// Most brackets and signs in an expression: they bound how deep it is.
+pub const EXPRESSION_DEPTH_MAX: usize = 64;
+/// Largest value that is converted.
+pub const CONVERT_VALUE_BYTES_MAX: usize = 64 * 1024;
+/// How often a registration that others were faster than is tried again.
+pub const REGISTER_ATTEMPTS_MAX: usize = 32;
+/// Values drawn from each version to try a caster on.
+pub const CAST_VALUES_DRAWN: u64 = 100;
+/// Stored events that a new version is tried on, by default.
+pub const SAMPLE_EVENTS: usize = 1_000;
+/// Objections of one kind that a plan tells.
+pub const OBJECTIONS_MAX: usize = 16;
+/// Refused events of one batch that are told.
+pub const REFUSED_EVENTS_MAX: usize = 16;
+/// How often the registry is looked at anew for what others have registered.
+pub const SCHEMA_REFRESH_MS: u64 = 5_000;
+/// How long an unknown version waits for the registry to be looked at anew.
+pub const UNKNOWN_VERSION_RETRY_MS: u64 = 100;

@@ -6,15 +6,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use promethean_delivery::{Ack, Input, MemberId};
-use promethean_event::{Event, GroupName, Timestamp};
+use promethean_event::{
+    Event, EventId, Failure, GroupName, NewEvent, Offset, Payload, Timestamp, Topic,
+};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch};
+use crate::decode::{DecodeError, WhyUnreadable};
+use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch, Sender};
 use crate::error::AckError;
+use crate::limits::UNKNOWN_VERSION_RETRY_MS;
 use crate::metrics::GroupMeters;
 use crate::store::Lane;
+use crate::subscribe::fail;
 
 pub use promethean_delivery::dead_letter::fingerprint;
 pub use promethean_delivery::{
@@ -55,6 +61,9 @@ pub struct Batch {
 #[derive(Debug)]
 struct BatchInner {
     out: OutBatch,
+    topic: Topic,
+    /// The group gets these events as they were written.
+    as_written: bool,
     seat: Seat,
 }
 
@@ -113,17 +122,81 @@ const NO_TOKEN: Token =
     Token { lane: promethean_delivery::LaneId::new(0), offset: 0, epoch: 0, attempt: 0, round: 0 };
 
 impl Leased {
-    /// The event, decoded; `None` if it was stored by a faulty program and makes no sense.
+    /// The event in the form that the group reads; `None` if it cannot be brought to it:
+    /// [`decoded`](Self::decoded) says why.
     pub fn event(&self) -> Option<Event> {
+        self.decoded().ok()
+    }
+
+    /// The event in the form that the group reads, or why it cannot be brought to it. Then trying
+    /// again is useless: [`give_up`](Self::give_up).
+    pub fn decoded(&self) -> Result<Event, DecodeError> {
+        self.decoded_as(None)
+    }
+
+    /// The same for a type of a version.
+    pub(crate) fn decoded_as(&self, version: Option<u32>) -> Result<Event, DecodeError> {
+        let group = &self.batch.seat.group;
+        let Some(event) = self.stored() else {
+            return Err(DecodeError { event: None, reason: WhyUnreadable::Senseless });
+        };
+        let want = group.reads_as.of(&event.topic, version);
+        group.site.schemas.decode(event, want)
+    }
+
+    /// Whether the group gets it as it was written, and it can be read for sure.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.batch.as_written
+            && self.batch.out.outline(self.number).is_some_and(|outline| outline.is_sound)
+    }
+
+    /// The event as it was written, if it is sound.
+    pub(crate) fn written(&self) -> Event {
+        self.stored().unwrap_or_else(|| {
+            // Not reached: what is sound can be read. It would be an event that says nothing.
+            let (id, ts) = (EventId::from_bytes([0; 16]), self.appended_at());
+            let event = NewEvent::new(id, ts, self.batch.topic.clone(), Payload::null());
+            let lane = self.batch.out.lane;
+            event.placed(lane.partition, Offset::new(self.token.offset))
+        })
+    }
+
+    /// Its payload alone, as it was written.
+    pub(crate) fn payload(&self) -> Option<Payload> {
+        let (page, index) = self.batch.out.place(self.number)?;
+        page.payload(index)
+    }
+
+    /// The event as it was written; `None` if it was stored by a faulty program and makes no
+    /// sense.
+    pub fn stored(&self) -> Option<Event> {
         let (page, index) = self.batch.out.place(self.number)?;
         page.event(index)
     }
 
+    /// Makes a dead letter of an event that cannot be read, at once. Only what may be registered
+    /// elsewhere by now gets a second chance.
+    pub fn give_up(&self, error: &DecodeError) {
+        let unknown = matches!(error.reason, WhyUnreadable::UnknownVersion(_));
+        let failure = if unknown && self.attempt() == 1 {
+            let group = &self.batch.seat.group;
+            let schemas = Arc::clone(&group.site.schemas);
+            group.site.runtime.spawn(async move {
+                if let Err(error) = schemas.refresh().await {
+                    tracing::warn!(%error, "the schemas could not be read");
+                }
+            });
+            Failure::retry_after(Duration::from_millis(UNKNOWN_VERSION_RETRY_MS), error)
+        } else {
+            Failure::park(error)
+        };
+        drop(fail(self.seat(), self.token(), &failure));
+    }
+
     /// When the store took it.
     pub fn appended_at(&self) -> Timestamp {
-        let place = self.batch.out.place(self.number);
-        let at = place.and_then(|(page, index)| page.appended_at(index));
-        at.unwrap_or(Timestamp::from_millis(0))
+        let outline = self.batch.out.outline(self.number);
+        outline.map_or(Timestamp::from_millis(0), |outline| outline.appended_at)
     }
 
     /// Names this delivery, and no other.
@@ -175,8 +248,12 @@ impl Member {
 
     fn told(&self, message: MemberMessage) -> Told {
         match message {
-            MemberMessage::Events(out) => {
-                Told::Events(Batch { inner: Arc::new(BatchInner { out, seat: self.seat.clone() }) })
+            MemberMessage::Events(out, topic) => {
+                let (group, seat) = (&self.seat.group, self.seat.clone());
+                let want = group.reads_as.of(&topic, None);
+                let as_written = group.site.schemas.leaves(&topic, want);
+                let inner = BatchInner { out, topic, as_written, seat };
+                Told::Events(Batch { inner: Arc::new(inner) })
             }
             MemberMessage::Assigned(lane) => Told::Assigned(lane),
             MemberMessage::Revoked(lane) => Told::Revoked(lane),
@@ -217,8 +294,8 @@ impl Seat {
     }
 
     /// Events are done, and nobody waits to hear of it.
-    pub(crate) fn ack_quietly(&self, items: Vec<Ack>) {
-        self.group.post(self.member, items);
+    pub(crate) fn ack_quietly(&self, items: Vec<Ack>, sender: Sender) {
+        self.group.post(self.member, items, sender);
     }
 
     /// An event could not be handled.
@@ -250,6 +327,17 @@ impl Seat {
     /// New events again.
     pub fn resume(&self) {
         self.group.step(Input::MemberResumed { member: self.member });
+    }
+
+    /// Whether the next delivery is to fail, and what it says. For tests.
+    pub(crate) fn planned_failure(&self) -> Option<Failure> {
+        let faults = self.group.site.faults.as_ref()?;
+        faults.failure(&self.group.name).map(Failure::retry)
+    }
+
+    /// Whether the next ack is to get lost. For tests.
+    pub(crate) fn loses_ack(&self) -> bool {
+        self.group.site.faults.as_ref().is_some_and(|faults| faults.loses_ack(&self.group.name))
     }
 
     pub(crate) fn meters(&self) -> &GroupMeters {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use promethean_event::PartitionCount;
 
 use crate::dispatch::Redact;
+use crate::faults::Faults;
 use crate::metrics::Metering;
 
 /// How a bus works. The defaults are right for most.
@@ -19,6 +20,7 @@ pub struct BusOptions {
     /// Whether times are taken and publishing is counted. Default: they are.
     pub metering: Metering,
     redact: Redact,
+    faults: Option<Arc<dyn Faults>>,
 }
 
 /// What happens when somebody publishes to a topic that is not there.
@@ -38,6 +40,7 @@ impl Default for BusOptions {
             clean_every: Duration::from_secs(300),
             metering: Metering::On,
             redact: Arc::new(|text| text),
+            faults: None,
         }
     }
 }
@@ -69,6 +72,17 @@ impl BusOptions {
     pub const fn metering(mut self, metering: Metering) -> Self {
         self.metering = metering;
         self
+    }
+
+    /// Lets things go wrong, for tests.
+    #[must_use]
+    pub fn faults(mut self, faults: Arc<dyn Faults>) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    pub(crate) fn wanted_faults(&self) -> Option<Arc<dyn Faults>> {
+        self.faults.clone()
     }
 
     pub(crate) fn redactor(&self) -> Redact {

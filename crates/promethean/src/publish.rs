@@ -3,7 +3,9 @@
 use std::future::IntoFuture;
 
 use futures_core::future::BoxFuture;
-use promethean_event::{EventId, NewEvent, Offset, Partition, SessionId, Tag, Timestamp, Topic};
+use promethean_event::{
+    EventId, NewEvent, Offset, Partition, SCHEMA_VERSION, SessionId, Tag, Timestamp, ToEvent, Topic,
+};
 
 use tracing::Instrument;
 
@@ -11,7 +13,8 @@ use crate::bus::Bus;
 use crate::clock::Stopwatch;
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
-use crate::store::{Append, Appended, Durability, Expectation, TopicDefinition};
+use crate::registry::{Checked, DUAL_OF, KnownStamps};
+use crate::store::{Append, AppendError, Appended, Durability, Expectation, TopicDefinition};
 
 /// Where a published event stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,19 +34,6 @@ pub struct Published {
     pub appended_at: Timestamp,
     /// How far it had travelled when this was answered.
     pub durability: Durability,
-}
-
-/// What can be published: an event, or a value of a type with a topic
-/// ([`TypedTopic`](crate::TypedTopic)).
-pub trait ToEvent {
-    /// The event; `now` is the event time of one that has none.
-    fn to_event(self, now: Timestamp) -> Result<NewEvent, PublishError>;
-}
-
-impl ToEvent for NewEvent {
-    fn to_event(self, _now: Timestamp) -> Result<NewEvent, PublishError> {
-        Ok(self)
-    }
 }
 
 /// How events are published, besides what they are.
@@ -137,7 +127,7 @@ impl Bus {
     pub fn publish(&self, event: impl ToEvent) -> Publish {
         let begun = Stopwatch::start();
         let now = self.inner.groups.site().clock.ms_at(begun);
-        let event = event.to_event(Timestamp::from_millis(now));
+        let event = event.to_event(Timestamp::from_millis(now)).map_err(PublishError::from);
         Publish { bus: self.clone(), event, options: PublishOptions::default(), begun }
     }
 
@@ -181,30 +171,132 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
-        self.make_topics(&events).await?;
         let names: Vec<(EventId, Topic)> =
             events.iter().map(|event| (event.id, event.topic.clone())).collect();
+        let appended = self.place(events, options).await?;
+        Ok(receipts(names, &appended))
+    }
+
+    /// Checks events against the schemas of their topics and appends them, with the copies that
+    /// dual writes make. The first receipts are those of the events given.
+    pub(crate) async fn place(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Appended, PublishError> {
+        for event in &events {
+            event.check()?;
+            if event.topic.is_system() {
+                return Err(PublishError::System(event.topic.clone()));
+            }
+        }
+        // Every publisher passes here: what most need not do is kept out of their way.
+        if self.inner.groups.site().schemas.is_idle() {
+            return self.append(events, options).await;
+        }
+        Box::pin(self.place_checked(events, options)).await
+    }
+
+    async fn place_checked(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Appended, PublishError> {
+        let stopped = match self.checked(&events, &KnownStamps::new()).await {
+            Ok(None) => return self.append(events, options).await,
+            Ok(Some(checked)) if !checked.has_stamps() => {
+                return self.append(checked.apply(events), options).await;
+            }
+            Ok(Some(checked)) => {
+                match self.append(checked.apply(events.clone()), options.clone()).await {
+                    Err(error @ PublishError::Append(AppendError::IdConflict { .. })) => error,
+                    done => return done,
+                }
+            }
+            Err(error @ PublishError::Refused(_)) => error,
+            Err(error) => return Err(error),
+        };
+        // An event without a version may have been stored before, by a version that is not the
+        // latest any more: then it still is what it was.
+        let known = self.known_stamps(&events).await?;
+        if known.is_empty() {
+            return Err(self.counted(stopped));
+        }
+        match self.checked(&events, &known).await.map_err(|error| self.counted(error))? {
+            Some(checked) => self.append(checked.apply(events), options).await,
+            None => self.append(events, options).await,
+        }
+    }
+
+    async fn checked(
+        &self,
+        events: &[NewEvent],
+        known: &KnownStamps,
+    ) -> Result<Option<Checked>, PublishError> {
+        let schemas = &self.inner.groups.site().schemas;
+        let checked = schemas.check(events, known).await.map_err(PublishError::Schemas)?;
+        match checked.as_ref().and_then(Checked::refusal) {
+            Some(refusal) => Err(PublishError::Refused(Box::new(refusal))),
+            None => Ok(checked),
+        }
+    }
+
+    fn counted(&self, error: PublishError) -> PublishError {
+        if let PublishError::Refused(refusal) = &error {
+            self.inner.groups.site().schemas.count_refused(refusal);
+        }
+        error
+    }
+
+    /// Appends events that were checked.
+    async fn append(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+    ) -> Result<Appended, PublishError> {
+        let topics = self.inner.store.topics();
+        if events.iter().any(|event| topics.get(&event.topic).is_none()) {
+            Box::pin(self.make_topics(&events)).await?;
+        }
+        drop(topics);
         let PublishOptions { durability, expect } = options;
         let appended = self.inner.store.append(Append { events, durability, expect }).await?;
         let meters = &self.inner.groups.site().meters;
         if meters.is_on() {
             meters.publish.count(&appended.receipts, || self.inner.store.topics());
         }
-        Ok(receipts(names, &appended))
+        Ok(appended)
     }
 
-    /// Checks events, and makes the topics that are not there, as the options say.
-    pub(crate) async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
+    /// The versions of events that are stored already, and do not say one here.
+    async fn known_stamps(&self, events: &[NewEvent]) -> Result<KnownStamps, PublishError> {
+        let topics = self.topics();
+        let mut known = KnownStamps::new();
+        for event in events.iter().filter(|event| event.headers.get(SCHEMA_VERSION).is_none()) {
+            let Some(entry) = topics.get(&event.topic) else { continue };
+            let stored = self.inner.store.find(entry.id, event.id).await;
+            let stored = stored.map_err(PublishError::Schemas)?;
+            let same = stored.filter(|stored| stored.event.payload == event.payload);
+            let version = same.and_then(|stored| {
+                stored.event.headers.get(SCHEMA_VERSION).and_then(crate::decode::parse_version)
+            });
+            if let Some(version) = version {
+                known.insert((event.topic.clone(), event.id), version);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Makes the topics that are not there, as the options say. A topic of copies is like the one
+    /// that they are copied from, so that keys stay in their partitions.
+    async fn make_topics(&self, events: &[NewEvent]) -> Result<(), PublishError> {
         let topics = self.inner.store.topics();
         // All of them first: a batch that is refused makes no topic.
         for event in events {
-            event.check()?;
-            if event.topic.is_system() {
-                return Err(PublishError::System(event.topic.clone()));
-            }
-        }
-        for event in events {
             if topics.get(&event.topic).is_some() {
+                continue;
+            }
+            if event.headers.get(DUAL_OF).is_some() && self.make_copy_topic(&event.topic).await? {
                 continue;
             }
             let UnknownTopics::Make(partitions) = self.inner.options.unknown_topics else {
@@ -218,6 +310,26 @@ impl Bus {
             }
         }
         Ok(())
+    }
+
+    async fn make_copy_topic(&self, topic: &Topic) -> Result<bool, PublishError> {
+        let Some((of, version)) = crate::registry::versioned(topic) else {
+            return Ok(false);
+        };
+        // Only what the topic's policy asks for: a header is soon written.
+        let catalog = self.inner.groups.site().schemas.seen();
+        let found = catalog.and_then(|catalog| catalog.find(topic).ok().flatten());
+        if !found.is_some_and(|found| found.subject.policy.dual_write.contains(&version)) {
+            return Ok(false);
+        }
+        let table = self.inner.store.topics();
+        let Some(like) = table.get(&of) else {
+            return Ok(false);
+        };
+        let definition = TopicDefinition { topic: topic.clone(), ..like.definition.clone() };
+        let defined = self.inner.store.define(definition).await;
+        defined.map_err(|source| PublishError::Define { topic: topic.clone(), source })?;
+        Ok(true)
     }
 }
 

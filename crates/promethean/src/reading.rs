@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use promethean_event::{Event, EventId, Key, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Event, EventId, Key, Offset, Partition, Pattern, Start, Timestamp, Topic};
 
 use crate::bus::Bus;
 use crate::error::GroupError;
-use crate::start::Start;
+use crate::start::offset_in;
 use crate::store::{Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored};
 
 /// Which events to replay.
@@ -90,7 +90,7 @@ impl Bus {
                 lanes.push(LaneReplay {
                     lane,
                     topic: entry.definition.topic.clone(),
-                    next: replay.from.offset_in(&*self.inner.store, lane).await?,
+                    next: offset_in(replay.from, &*self.inner.store, lane).await?,
                     end: self.inner.store.bounds(lane).await?.next,
                     until: replay.until,
                     events: VecDeque::new(),

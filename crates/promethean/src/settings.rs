@@ -9,6 +9,7 @@ use promethean_delivery::{GroupOptions, MemberOptions, OptionsError};
 use promethean_event::{Event, Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 
+use crate::decode::Reads;
 use crate::limits::{GROUP_PATTERNS_MAX, HORIZON_EVENTS, SAVES_IN_FLIGHT};
 
 /// Who may get an event.
@@ -73,6 +74,8 @@ pub struct GroupSettings {
     pub hold: bool,
     /// The name of the filter, if there is one: members must agree on it.
     pub filter: Option<String>,
+    /// The form in which it gets events. Default: as they were written.
+    pub reads_as: Reads,
 }
 
 impl Default for GroupSettings {
@@ -90,6 +93,7 @@ impl Default for GroupSettings {
             drain_ms: 10_000,
             hold: false,
             filter: None,
+            reads_as: Reads::Written,
         }
     }
 }

@@ -21,6 +21,11 @@ pub(crate) fn publish(events: &[NewEvent]) -> Span {
     )
 }
 
+/// Whether anybody listens.
+pub(crate) fn are_made() -> bool {
+    tracing::span_enabled!(target: "promethean", tracing::Level::DEBUG)
+}
+
 /// Around the work on one event.
 pub(crate) fn process(event: &Event, group: &GroupName, attempt: u16) -> Span {
     tracing::debug_span!(

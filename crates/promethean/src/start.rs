@@ -1,37 +1,22 @@
-use promethean_event::{EventId, Offset, Timestamp};
+//! Where groups and replays begin, in the store.
+
+use promethean_event::{EventId, Offset, Start};
 
 use crate::error::GroupError;
 use crate::store::{Lane, Store};
 
-/// Where a group begins in a partition that it has not read before. One that it has read goes on
-/// where it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Start {
-    /// With what is published from now on.
-    #[default]
-    Latest,
-    /// With the oldest event that is kept.
-    Earliest,
-    /// With the first event that the store took at or after a time.
-    At(Timestamp),
-    /// With what came after an event: after it in its own partition, after its time in others.
-    AfterId(EventId),
-}
-
-impl Start {
-    pub(crate) async fn offset_in(
-        &self,
-        store: &dyn Store,
-        lane: Lane,
-    ) -> Result<Offset, GroupError> {
-        Ok(match *self {
-            Self::Latest => store.bounds(lane).await?.next,
-            Self::Earliest => store.bounds(lane).await?.start,
-            Self::At(time) => store.offset_at(lane, time).await?,
-            Self::AfterId(id) => after(store, lane, id).await?,
-        })
-    }
+/// The first offset of a partition that is read.
+pub(crate) async fn offset_in(
+    start: Start,
+    store: &dyn Store,
+    lane: Lane,
+) -> Result<Offset, GroupError> {
+    Ok(match start {
+        Start::Earliest => store.bounds(lane).await?.start,
+        Start::At(time) => store.offset_at(lane, time).await?,
+        Start::AfterId(id) => after(store, lane, id).await?,
+        Start::Latest => store.bounds(lane).await?.next,
+    })
 }
 
 async fn after(store: &dyn Store, lane: Lane, id: EventId) -> Result<Offset, GroupError> {

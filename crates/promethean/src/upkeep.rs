@@ -1,15 +1,34 @@
 //! What a bus does by itself: retention and compaction, from time to time.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use promethean_event::Offset;
 
 use crate::bus::BusInner;
+use crate::limits::SCHEMA_REFRESH_MS;
 use crate::store::Lane;
 
 pub(crate) fn start(bus: &Arc<BusInner>) {
     let period = bus.options.clean_every;
     bus.runtime.spawn(run(Arc::downgrade(bus), period));
+    bus.runtime.spawn(follow_schemas(Arc::downgrade(bus)));
+}
+
+/// Looks for what others have registered in the same store.
+async fn follow_schemas(bus: Weak<BusInner>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(SCHEMA_REFRESH_MS)).await;
+        let Some(schemas) = bus.upgrade().map(|bus| Arc::clone(&bus.groups.site().schemas)) else {
+            return;
+        };
+        // Whoever needs them first reads them.
+        if schemas.seen().is_some()
+            && let Err(error) = schemas.refresh().await
+        {
+            tracing::warn!(%error, "the schemas could not be read, trying again later");
+        }
+    }
 }
 
 async fn run(bus: Weak<BusInner>, period: std::time::Duration) {

@@ -2,7 +2,13 @@
 
 mod bus;
 
+#[cfg(test)]
+mod causality;
+
 mod examples;
+
+#[cfg(test)]
+mod jobs;
 
 #[cfg(test)]
 mod metrics;

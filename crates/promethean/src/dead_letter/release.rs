@@ -9,10 +9,10 @@ use promethean_event::{EventId, NewEvent};
 use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState, REPLAY_FOR};
 use super::listing::{DeadLetterError, DeadLetterQuery};
 use crate::bus::Bus;
-use crate::dispatch::key_hash;
 use crate::error::GroupError;
 use crate::groups::answered;
 use crate::store::Lane;
+use crate::store::key_hash;
 
 /// Who gets a dead letter again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,9 +167,10 @@ impl Bus {
             }
             return Ok(None);
         }
-        let Some(event) = again(entry, round) else {
+        let Some(mut event) = again(entry, round) else {
             return Ok(Some(Unreplayed::NoOriginal));
         };
+        self.inner.groups.site().schemas.label(&mut event);
         let event = match &replay.transform {
             Some(change) => change(event),
             None => Some(event),
@@ -230,7 +231,11 @@ impl Bus {
 
 fn reference(letter: &DeadLetter, round: u16) -> DeadLetterRef {
     let key = letter.original.as_ref().and_then(|event| event.key.as_ref());
-    DeadLetterRef { offset: letter.offset.get(), key: key.map(|key| key_hash(key.as_str())), round }
+    DeadLetterRef {
+        offset: letter.offset.get(),
+        key: key.map(|key| key_hash(key.as_str().as_bytes())),
+        round,
+    }
 }
 
 /// The original, to be published anew: the same but for its id, which is made of the dead letter's

@@ -15,6 +15,7 @@ use super::lanes::LaneView;
 use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
+use crate::decode::Reads;
 use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
 use crate::store::Lane;
@@ -34,6 +35,8 @@ pub struct GroupFailure {
 pub(crate) struct ActiveGroup {
     pub(crate) name: GroupName,
     pub(crate) site: Arc<Site>,
+    /// The form in which it gets events.
+    pub(crate) reads_as: Reads,
     pub(crate) meters: Arc<GroupMeters>,
     inner: Mutex<Inner>,
     pub(super) mail: Mutex<Mail>,
@@ -81,6 +84,7 @@ impl ActiveGroup {
         settings: GroupSettings,
         engine: Group,
     ) -> Self {
+        let reads_as = settings.reads_as.clone();
         let inner = Inner {
             engine,
             settings,
@@ -101,6 +105,7 @@ impl ActiveGroup {
         Self {
             name,
             site,
+            reads_as,
             meters,
             inner: Mutex::new(inner),
             mail: Mutex::default(),

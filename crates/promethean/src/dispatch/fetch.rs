@@ -1,11 +1,13 @@
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use promethean_delivery::{Fetch, Found, Input, Page as FoundPage, Span};
-use promethean_event::{GroupName, Offset};
+use promethean_event::Offset;
 
 use super::active::{ActiveGroup, Chore};
+use super::registry::Site;
 use crate::dead_letter::REPLAY_FOR;
 use crate::limits::{FETCH_BYTES_MAX, FETCH_EVENTS_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
 use crate::settings::{Filter, Ordered};
@@ -28,8 +30,11 @@ impl ActiveGroup {
     fn fetch(self: &Arc<Self>, fetch: Fetch) -> VecDeque<Chore> {
         let lane = Lane::of(fetch.lane);
         if let Some(page) = self.site.pages.find(lane, fetch.from) {
-            self.read_ahead(lane, &page, fetch.from);
+            self.read_ahead(lane, &page);
             return self.fetched(fetch, &page);
+        }
+        if self.site.pages.wait_for(lane, fetch, self) {
+            return VecDeque::new();
         }
         let watch = self.site.watch();
         let mut read = self.site.store.fetch(lane, Offset::new(fetch.from), FETCH_LIMIT);
@@ -37,21 +42,25 @@ impl ActiveGroup {
             self.meters.polled(watch);
             return self.read_ended(fetch, result);
         }
+        let is_first = self.site.pages.begin(lane, fetch.from);
         let group = Arc::clone(self);
         self.site.runtime.spawn(async move {
             let result = read.await;
             group.meters.polled(watch);
             let chores = group.read_ended(fetch, result);
+            if is_first {
+                group.site.end_read(lane, fetch.from);
+            }
             group.work(chores);
         });
         VecDeque::new()
     }
 
-    /// Reads the page after one that is nearly used up, so that nobody has to wait for it.
-    fn read_ahead(&self, lane: Lane, page: &EventPage, from: u64) {
+    /// Reads the page after one that is being used, so that nobody has to wait for it.
+    fn read_ahead(&self, lane: Lane, page: &EventPage) {
         let next = page.next.get();
         let is_last = page.len() < FETCH_EVENTS_MAX / 2;
-        if is_last || next - from > page.len() as u64 / 2 || !self.site.pages.begin(lane, next) {
+        if is_last || !self.site.pages.begin(lane, next) {
             return;
         }
         let read = self.site.store.fetch(lane, page.next, FETCH_LIMIT);
@@ -61,7 +70,10 @@ impl ActiveGroup {
             // One that fails is tried again by whoever needs it, and then reported.
             let page = read.await.ok().map(Arc::new);
             meters.polled(watch);
-            site.pages.end(lane, next, page.as_ref());
+            if let Some(page) = page {
+                site.pages.add(lane, next, &page);
+            }
+            site.end_read(lane, next);
         });
     }
 
@@ -94,18 +106,12 @@ impl ActiveGroup {
         let to = page.next.get().min(fetch.from + u64::from(fetch.max));
         let first = page.first_from(fetch.from);
         let mut found = Vec::with_capacity(fetch.max as usize);
-        for index in first..page.len() {
-            let Some(outline) = page.outline(index).filter(|outline| outline.offset < to) else {
-                break;
-            };
+        let outlines = page.outlines_from(first).iter();
+        for (number, outline) in outlines.take_while(|outline| outline.offset < to).enumerate() {
             let looked_at = filter.is_some() || outline.has_headers;
-            let skip = looked_at && is_skipped(page, index, filter.as_ref(), &self.name);
-            found.push(Found {
-                offset: outline.offset,
-                key: if keyed { outline.key().map(key_hash) } else { None },
-                bytes: outline.bytes,
-                skip,
-            });
+            let skip = looked_at && self.is_skipped(page, first + number, filter.as_ref());
+            let key = if keyed { outline.key() } else { None };
+            found.push(Found { offset: outline.offset, key, bytes: outline.bytes, skip });
         }
         let clipped = page
             .gaps
@@ -136,19 +142,25 @@ impl ActiveGroup {
 /// More than groups ask for at once: what one reads now is what it asks for next.
 const FETCH_LIMIT: PageLimit = PageLimit { events: FETCH_EVENTS_MAX, bytes: FETCH_BYTES_MAX };
 
-/// What delivery knows a key by. Seed 0, as everywhere: parked keys keep it.
-pub(crate) fn key_hash(key: &str) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(key.as_bytes())
-}
-
-/// An event that was changed and replayed for one group is not for the others. One that cannot be
-/// understood is not skipped: it fails where it is handled, and is seen.
-fn is_skipped(page: &EventPage, index: usize, filter: Option<&Filter>, group: &GroupName) -> bool {
-    let Some(event) = page.event(index) else {
-        return false;
-    };
-    let for_another = event.headers.get(REPLAY_FOR).is_some_and(|name| name != group.as_str());
-    for_another || filter.is_some_and(|filter| !filter.wants(&event))
+impl ActiveGroup {
+    /// An event that was changed and replayed for one group is not for the others. The filter sees
+    /// what the group reads. What cannot be understood is not skipped: it fails where it is
+    /// handled, and is seen.
+    fn is_skipped(&self, page: &EventPage, index: usize, filter: Option<&Filter>) -> bool {
+        let Some(event) = page.event(index) else {
+            return false;
+        };
+        let for_one = event.headers.get(REPLAY_FOR);
+        if for_one.is_some_and(|name| name != self.name.as_str()) {
+            return true;
+        }
+        let Some(filter) = filter else {
+            return false;
+        };
+        let want = self.reads_as.of(&event.topic, None);
+        let event = self.site.schemas.decode(event, want);
+        event.is_ok_and(|event| !filter.wants(&event))
+    }
 }
 
 /// Pages of one lane, each with the offset it was asked for from.
@@ -159,8 +171,21 @@ type LanePages = VecDeque<(u64, Arc<EventPage>)>;
 #[derive(Debug, Default)]
 pub(crate) struct SharedPages {
     lanes: Mutex<HashMap<Lane, LanePages>>,
-    /// Pages that are being read ahead.
-    coming: Mutex<HashSet<(Lane, u64)>>,
+    /// Pages that are being read, and who waits for them.
+    coming: Mutex<HashMap<(Lane, u64), WaitingGroups>>,
+}
+
+type WaitingGroups = Vec<(Arc<ActiveGroup>, Fetch)>;
+
+impl Site {
+    /// A page was read, or could not be. Those who waited look for it again.
+    fn end_read(&self, lane: Lane, from: u64) {
+        let waiting = self.pages.coming().remove(&(lane, from));
+        for (group, fetch) in waiting.into_iter().flatten() {
+            let chores = group.fetch(fetch);
+            group.work(chores);
+        }
+    }
 }
 
 impl SharedPages {
@@ -176,14 +201,24 @@ impl SharedPages {
         if self.find(lane, from).is_some() {
             return false;
         }
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner).insert((lane, from))
+        match self.coming().entry((lane, from)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(Vec::new());
+                true
+            }
+        }
     }
 
-    fn end(&self, lane: Lane, from: u64, page: Option<&Arc<EventPage>>) {
-        if let Some(page) = page {
-            self.add(lane, from, page);
-        }
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner).remove(&(lane, from));
+    /// Whether the page is being read; then the group goes on when it is there.
+    fn wait_for(&self, lane: Lane, fetch: Fetch, group: &Arc<ActiveGroup>) -> bool {
+        let mut coming = self.coming();
+        let waiting = coming.get_mut(&(lane, fetch.from));
+        waiting.map(|waiting| waiting.push((Arc::clone(group), fetch))).is_some()
+    }
+
+    fn coming(&self) -> MutexGuard<'_, HashMap<(Lane, u64), WaitingGroups>> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, lane: Lane, from: u64, page: &Arc<EventPage>) {

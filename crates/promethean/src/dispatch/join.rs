@@ -1,16 +1,17 @@
 use std::sync::Arc;
 
 use promethean_delivery::{Deliver, Delivery, Input, MemberId, MemberOptions, Token};
+use promethean_event::Topic;
 use tokio::sync::mpsc;
 
 use super::active::{ActiveGroup, GroupFailure};
 use crate::limits::MEMBER_MESSAGES_MAX;
-use crate::store::{EventPage, Lane};
+use crate::store::{EventPage, Lane, Outline};
 
 /// What a member is told.
 #[derive(Debug)]
 pub(crate) enum MemberMessage {
-    Events(OutBatch),
+    Events(OutBatch, Topic),
     /// The partition is the member's.
     Assigned(Lane),
     /// The partition is about to go to another: finish what is out.
@@ -69,6 +70,12 @@ impl OutBatch {
     pub(crate) fn token(&self, number: usize) -> Option<Token> {
         let Delivery { offset, attempt, round } = self.events.get(number)?.delivery;
         Some(Token { lane: self.lane.id(), offset, epoch: self.epoch, attempt, round })
+    }
+
+    /// What delivery knows of one of the events.
+    pub(crate) fn outline(&self, number: usize) -> Option<&Outline> {
+        let (page, index) = self.place(number)?;
+        page.outline(index)
     }
 
     /// The page of one of the events, and its place there.

@@ -1,5 +1,5 @@
-//! Acks that nobody waits for. They are taken care of by a task of their own, so that a consumer
-//! works on while its group decides what comes next.
+//! Acks that nobody waits for. They are taken care of beside a busy consumer, which works on while
+//! its group decides what comes next.
 
 use std::sync::{Arc, PoisonError};
 
@@ -17,25 +17,50 @@ pub(super) struct Mail {
     fetched: bool,
 }
 
+/// Whether the consumer that posts acks works on or waits for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// It has more to do: the acks are taken care of beside it.
+    Busy,
+    /// It waits for what the acks make room for.
+    Idle,
+}
+
 impl ActiveGroup {
     /// Takes acks that nobody waits for. A member has a bounded number of events, so that what
     /// gathers here is bounded too.
-    pub(crate) fn post(self: &Arc<Self>, member: MemberId, acks: Vec<Ack>) {
+    pub(crate) fn post(self: &Arc<Self>, member: MemberId, acks: Vec<Ack>, sender: Sender) {
         let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-        mail.acks.push((member, acks));
-        if !std::mem::replace(&mut mail.fetched, true) {
-            drop(mail);
-            self.site.runtime.spawn(Arc::clone(self).empty_mail());
+        match mail.acks.last_mut() {
+            // Decided in one step, so that what they make room for goes out together.
+            Some((last, earlier)) if *last == member => earlier.extend(acks),
+            _ => mail.acks.push((member, acks)),
+        }
+        if std::mem::replace(&mut mail.fetched, true) {
+            return;
+        }
+        drop(mail);
+        let group = Arc::clone(self);
+        match sender {
+            // A task that a busy one spawns waits until that one waits; a thread does not.
+            Sender::Busy => {
+                self.site.runtime.spawn_blocking(move || group.empty_mail());
+            }
+            Sender::Idle => {
+                self.site.runtime.spawn(async move { group.empty_mail() });
+            }
         }
     }
 
-    async fn empty_mail(self: Arc<Self>) {
+    fn empty_mail(self: Arc<Self>) {
         while let Some(acks) = self.take_mail() {
-            for (member, items) in acks {
-                self.step(Input::Ack { member, request: NOBODY, items: &items });
-            }
-            // Others have a turn, too.
-            tokio::task::yield_now().await;
+            self.decide(acks);
+        }
+    }
+
+    fn decide(self: &Arc<Self>, acks: Vec<(MemberId, Vec<Ack>)>) {
+        for (member, items) in acks {
+            self.step(Input::Ack { member, request: NOBODY, items: &items });
         }
     }
 
@@ -54,8 +79,6 @@ impl ActiveGroup {
             let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut mail.acks)
         };
-        for (member, items) in acks {
-            self.step(Input::Ack { member, request: NOBODY, items: &items });
-        }
+        self.decide(acks);
     }
 }

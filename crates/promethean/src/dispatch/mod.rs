@@ -33,8 +33,8 @@ mod stash;
 
 pub(crate) use active::ActiveGroup;
 pub use active::GroupFailure;
-pub(crate) use fetch::key_hash;
 pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
 pub(crate) use lanes::LaneName;
+pub(crate) use mail::Sender;
 pub(crate) use registry::{GroupWish, Groups, Redact};
 pub(crate) use standing::LaneStanding;

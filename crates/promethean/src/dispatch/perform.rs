@@ -34,7 +34,7 @@ impl Waited {
     fn note(&mut self, page: &EventPage, index: usize, delivery: Delivery) {
         if self.now.is_some()
             && (delivery.attempt, delivery.round) == (1, 0)
-            && let Some(appended_at) = page.appended_at(index)
+            && let Some(appended_at) = page.outline(index).map(|outline| outline.appended_at)
         {
             if self.last.0 != appended_at {
                 self.count_last();
@@ -121,7 +121,8 @@ impl ActiveGroup {
             inner.chores.push_back(Chore::Redeliver(Redelivery { batch, member, again }));
         }
         if batch.len() > 0 {
-            inner.tell(deliver.member, MemberMessage::Events(batch));
+            let topic = view.name.topic.clone();
+            inner.tell(deliver.member, MemberMessage::Events(batch, topic));
         }
     }
 
@@ -145,8 +146,10 @@ impl ActiveGroup {
                 }
             }
         }
-        if batch.len() > 0 {
-            self.lock().tell(member, MemberMessage::Events(batch));
+        let mut inner = self.lock();
+        let topic = inner.lanes.get(&lane.id()).map(|view| view.name.topic.clone());
+        if let Some(topic) = topic.filter(|_| batch.len() > 0) {
+            inner.tell(member, MemberMessage::Events(batch, topic));
         }
     }
 }

@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use promethean_delivery::{Group, LaneState};
-use promethean_event::{EventId, GroupName, Offset, Payload};
+use promethean_event::{EventId, GroupName, Offset, Payload, Start};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -12,11 +12,14 @@ use super::fetch::SharedPages;
 use super::lanes::first_delta;
 use super::router::{self, Router};
 use crate::clock::{Clock, Stopwatch};
+use crate::decode::Want;
 use crate::error::GroupError;
+use crate::faults::Faults;
 use crate::metrics::Meters;
 use crate::options::BusOptions;
+use crate::registry::Registry;
 use crate::settings::{Filter, GroupSettings};
-use crate::start::Start;
+use crate::start::offset_in;
 use crate::store::{GroupRecord, GroupSave, Lane, Store, TopicTable};
 
 /// What all groups of a bus have in common.
@@ -29,6 +32,10 @@ pub(crate) struct Site {
     pub(crate) meters: Meters,
     /// Takes out of an error text what must not be kept.
     pub(super) redact: Redact,
+    /// The schemas of the topics.
+    pub(crate) schemas: Arc<Registry>,
+    /// What is to go wrong on purpose.
+    pub(crate) faults: Option<Arc<dyn Faults>>,
 }
 
 /// Takes out of an error text what must not be kept.
@@ -55,13 +62,15 @@ pub(crate) struct Groups {
     /// The same without waiting for one that is being taken up or let go, for those who watch.
     live: Mutex<HashMap<GroupName, Weak<ActiveGroup>>>,
     /// What wakes groups when the store grows. It holds the store while it waits.
-    router: AbortHandle,
+    router: OnceLock<AbortHandle>,
 }
 
 /// The bus is gone: who waits for deliveries is told, and the store is let go.
 impl Drop for Groups {
     fn drop(&mut self) {
-        self.router.abort();
+        if let Some(router) = self.router.get() {
+            router.abort();
+        }
         let slots = self.by_name.get_mut().unwrap_or_else(PoisonError::into_inner);
         for slot in slots.values() {
             // One that is being made at this moment has no members yet.
@@ -83,6 +92,8 @@ pub(crate) struct GroupWish {
     pub(crate) settings: GroupSettings,
     pub(crate) filter: Option<Filter>,
     pub(crate) from: Start,
+    /// The version of the type that the member takes events as.
+    pub(crate) version: Option<u32>,
 }
 
 impl Groups {
@@ -91,21 +102,27 @@ impl Groups {
         runtime: &Handle,
         options: &BusOptions,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|groups| {
-            let run = router::run(Arc::clone(&store), groups.clone());
-            let router = runtime.spawn(run).abort_handle();
-            let site = Site {
-                store,
-                runtime: runtime.clone(),
-                clock: Clock::start(),
-                router: Router::default(),
-                pages: SharedPages::default(),
-                meters: Meters::new(options.metering),
-                redact: options.redactor(),
-            };
-            let live = Mutex::default();
-            Self { site: Arc::new(site), by_name: Mutex::default(), live, router }
-        })
+        let clock = Clock::start();
+        let schemas = Arc::new(Registry::new(Arc::clone(&store), clock));
+        let site = Site {
+            store: Arc::clone(&store),
+            runtime: runtime.clone(),
+            clock,
+            schemas,
+            router: Router::default(),
+            pages: SharedPages::default(),
+            meters: Meters::new(options.metering),
+            redact: options.redactor(),
+            faults: options.wanted_faults(),
+        };
+        let (by_name, live) = (Mutex::default(), Mutex::default());
+        let groups =
+            Arc::new(Self { site: Arc::new(site), by_name, live, router: OnceLock::new() });
+        // Only now: a store that holds events has grown already, and a router that found no groups
+        // to tell would take it that the bus is gone.
+        let run = router::run(store, Arc::downgrade(&groups));
+        groups.router.get_or_init(|| runtime.spawn(run).abort_handle());
+        groups
     }
 
     pub(crate) const fn site(&self) -> &Arc<Site> {
@@ -153,6 +170,7 @@ impl Groups {
         if let Some(group) = &*slot {
             return Ok(Arc::clone(group));
         }
+        self.site.schemas.catalog().await?;
         let record = self.site.store.group(name.clone()).await?;
         let record = record.ok_or_else(|| GroupError::Unknown(name.clone()))?;
         let settings = settings_of(name, &record)?;
@@ -168,6 +186,7 @@ impl Groups {
         wish: GroupWish,
     ) -> Result<Arc<ActiveGroup>, GroupError> {
         wish.settings.check()?;
+        self.check_versions(name, &wish).await?;
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
         if let Some(group) = &*slot {
@@ -187,6 +206,24 @@ impl Groups {
         group.lock().filter = wish.filter;
         *slot = Some(Arc::clone(&group));
         Ok(group)
+    }
+
+    /// What a group reads must be there: otherwise all its events would be dead letters.
+    async fn check_versions(&self, name: &GroupName, wish: &GroupWish) -> Result<(), GroupError> {
+        let catalog = self.site.schemas.catalog().await?;
+        for entry in self.site.store.topics().users() {
+            let topic = &entry.definition.topic;
+            let want = wish.settings.reads_as.of(topic, wish.version);
+            let (Want::Version(version), true) = (want, wish.settings.reads(topic)) else {
+                continue;
+            };
+            let found = catalog.find(topic).ok().flatten();
+            if found.is_some_and(|found| !found.subject.versions.contains_key(&version)) {
+                let (group, topic) = (name.clone(), topic.clone());
+                return Err(GroupError::UnknownVersion { group, topic, version });
+            }
+        }
+        Ok(())
     }
 
     /// Makes a group: its settings and where it begins in every lane become durable together, so
@@ -228,7 +265,7 @@ impl Groups {
         let mut starts = Vec::new();
         for entry in topics.users().filter(|entry| wish.settings.reads(&entry.definition.topic)) {
             for lane in entry.lanes().filter(|&lane| is_new(lane)) {
-                starts.push((lane, wish.from.offset_in(&*self.site.store, lane).await?));
+                starts.push((lane, offset_in(wish.from, &*self.site.store, lane).await?));
             }
         }
         Ok(starts)

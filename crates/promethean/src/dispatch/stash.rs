@@ -42,7 +42,8 @@ impl Stash {
 
     /// The event at an offset, which goes out now: `take` is given its page and place there.
     pub(crate) fn take(&mut self, offset: u64, take: impl FnOnce(&Arc<EventPage>, usize)) -> bool {
-        let at = self.pages.partition_point(|kept| kept.to <= offset);
+        let is_first = self.pages.front().is_some_and(|kept| offset < kept.to);
+        let at = if is_first { 0 } else { self.pages.partition_point(|kept| kept.to <= offset) };
         let Some(kept) = self.pages.get_mut(at) else {
             return false;
         };
@@ -100,7 +101,9 @@ mod tests {
         stash.keep(&sparse, 71, [0, 2].into_iter());
         for offset in [70, 1, 5, 0] {
             let mut found = None;
-            assert!(stash.take(offset, |page, index| found = page.offset(index)));
+            assert!(
+                stash.take(offset, |page, index| found = page.outline(index).map(|of| of.offset))
+            );
             assert_eq!(found, Some(offset));
         }
         let mut gone = |offset| !stash.take(offset, |_, _| {});

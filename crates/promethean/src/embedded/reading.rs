@@ -11,8 +11,8 @@ use super::readers::{OpenReader, Readers};
 use super::translate::{log_lane, log_topic};
 use crate::store::limits::{AHEAD_BYTES, AHEAD_EVENTS, PAGE_EVENTS_RESERVED};
 use crate::store::{
-    EventPage, Gap, KeyPage, KeyQuery, Lane, Page, PageLimit, Read, ReadError, Stored, TopicId,
-    TopicTable,
+    EventPage, Gap, KeyPage, KeyQuery, Lane, Outline, Page, PageLimit, Read, ReadError, Stored,
+    TopicId, TopicTable,
 };
 
 /// A wish to read forward.
@@ -87,7 +87,14 @@ pub(super) fn fetch(
 impl Forward {
     fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
         let limit = log::PageLimit { events: self.limit.events, bytes: self.limit.bytes };
-        Ok(EventPage::of_records(reader.next_records(limit)?, self.topic.clone()))
+        let mut outlines = Vec::new();
+        let records = reader.next_records(limit, |record| {
+            if outlines.is_empty() {
+                outlines.reserve(limit.events.min(1_024));
+            }
+            outlines.push(Outline::of_record(record));
+        })?;
+        Ok(EventPage::of_records(records, outlines, self.topic.clone()))
     }
 
     fn read_memory(&self, log: &Log) -> Result<Page, ReadError> {

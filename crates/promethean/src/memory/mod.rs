@@ -48,6 +48,12 @@ impl MemoryStore {
         Self { contents: Mutex::default(), grown: Notify::new(), clock }
     }
 
+    /// An empty store whose append times come from the clock of the runtime, so that a test which
+    /// has paused it owns them.
+    pub fn with_runtime_clock() -> Self {
+        Self::with_clock(Arc::new(crate::clock::Clock::start()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }

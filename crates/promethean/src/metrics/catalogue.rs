@@ -4,12 +4,13 @@
 pub(super) const OTHER: &str = "other";
 
 /// What was wrong with a publish.
-pub(super) const ERROR_KINDS: [&str; 15] = [
+pub(super) const ERROR_KINDS: [&str; 16] = [
     "event",
     "payload",
     "system_topic",
     "unknown_topic",
     "define",
+    "schema",
     "empty",
     "too_large",
     "id_conflict",

@@ -123,6 +123,8 @@ fn kind_of(error: &PublishError) -> usize {
         PublishError::System(_) => "system_topic",
         PublishError::UnknownTopic(_) => "unknown_topic",
         PublishError::Define { .. } => "define",
+        PublishError::Refused(_) => "schema",
+        PublishError::Schemas(_) => "unavailable",
         PublishError::Append(error) => match error {
             AppendError::Empty => "empty",
             AppendError::TooLarge { .. } => "too_large",

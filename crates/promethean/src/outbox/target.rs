@@ -7,6 +7,7 @@ use futures_core::future::BoxFuture;
 use promethean_event::{EventId, NewEvent, Topic};
 
 use crate::bus::Bus;
+use crate::publish::PublishOptions;
 use crate::store::{Append, AppendError, Receipt, SaveError, Store, TopicDefinition};
 
 /// Where a drainer publishes to.
@@ -145,16 +146,23 @@ impl OutboxTarget for Bus {
         let bus = self.clone();
         Box::pin(async move {
             use crate::error::PublishError as Refusal;
-            bus.make_topics(&events).await.map_err(|error| match error {
+            let own = events.len();
+            let placed = bus.place(events, PublishOptions::default()).await;
+            let mut appended = placed.map_err(|error| match error {
                 Refusal::Append(error) => PublishError::Append(error),
                 Refusal::Define { topic, source } => PublishError::Define { topic, source },
                 Refusal::UnknownTopic(topic) => {
                     PublishError::Append(AppendError::UnknownTopic(topic))
                 }
+                // Nothing is let through unchecked, but it is not the events' fault.
+                Refusal::Schemas(error) => {
+                    PublishError::Append(AppendError::Unavailable(error.to_string()))
+                }
                 refused => PublishError::Refused(refused.to_string()),
             })?;
-            let append = Append { events, ..Append::default() };
-            Ok(bus.store().append(append).await?.receipts)
+            // Copies that dual writes made are nobody's here.
+            appended.receipts.truncate(own);
+            Ok(appended.receipts)
         })
     }
 }

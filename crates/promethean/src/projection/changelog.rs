@@ -15,8 +15,10 @@ use super::feed::Fed;
 use super::limits::GRAVE_MS;
 use super::mapping::{Change, Mapping, Unmapped};
 use super::stamp::{Order, Stamp, Write};
+use super::upcast::Upcast;
 use super::view::View;
 use super::{Coded, Declared};
+use crate::registry::Registry;
 
 /// A topic that becomes a view: the newest event of a key is its document, a tombstone deletes it.
 #[derive(Debug, Clone)]
@@ -26,6 +28,7 @@ pub struct Changelog {
     topic: String,
     mapping: Arc<dyn Mapping>,
     version: u32,
+    reads: Option<u32>,
     unkeyed: Unkeyed,
     grave_ms: u64,
     batch_events: Option<usize>,
@@ -39,6 +42,7 @@ impl Changelog {
             topic: topic.into(),
             mapping: Arc::new(Declared::default()),
             version: 1,
+            reads: None,
             unkeyed: Unkeyed::Park,
             grave_ms: GRAVE_MS,
             batch_events: None,
@@ -68,6 +72,12 @@ impl Changelog {
         self
     }
 
+    /// Sees events in the form of this version of their schema. Default: as they were written.
+    pub const fn reads(mut self, version: u32) -> Self {
+        self.reads = Some(version);
+        self
+    }
+
     /// What happens to events without a key. Default: parked.
     pub const fn unkeyed(mut self, unkeyed: Unkeyed) -> Self {
         self.unkeyed = unkeyed;
@@ -86,7 +96,14 @@ impl Changelog {
         self
     }
 
-    pub(crate) fn finish(self) -> Result<Definition, DefinitionError> {
+    pub(crate) fn finish(self, registry: &Arc<Registry>) -> Result<Definition, DefinitionError> {
+        let mapping: Arc<dyn Mapping> = match self.reads {
+            None => self.mapping,
+            Some(version) => {
+                let registry = Arc::clone(registry);
+                Arc::new(Upcast { inner: self.mapping, registry, version })
+            }
+        };
         let draft = Draft {
             name: self.view.name.clone(),
             topics: vec![self.topic],
@@ -95,7 +112,7 @@ impl Changelog {
             grave_ms: self.grave_ms,
             batch_events: self.batch_events,
         };
-        draft.finish(Kind::Changelog { mapping: self.mapping, unkeyed: self.unkeyed })
+        draft.finish(Kind::Changelog { mapping, unkeyed: self.unkeyed })
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use promethean_event::{GroupName, NewEvent, Offset};
+use promethean_event::{Failure, GroupName, NewEvent, Offset};
 
 use super::database::Counts;
 use super::feed::Fed;
 use super::stamp::Write;
 use crate::dead_letter::REPLAY_FOR;
 use crate::store::{Gap, Lane, Stored};
-use crate::subscribe::Failure;
 
 /// An event that becomes a dead letter.
 #[derive(Debug, Clone)]
@@ -40,6 +39,8 @@ pub(crate) struct Digested {
     /// Where the lanes are now.
     pub(crate) next: HashMap<Lane, Offset>,
     pub(crate) gaps: Vec<(Lane, Gap)>,
+    /// In which order the lanes were passed: up to where, one after the other.
+    pub(crate) order: Vec<(Lane, Offset)>,
     /// The latest append time.
     pub(crate) reached: u64,
     /// What was not worked on, because the first of it is to be tried again.
@@ -51,6 +52,10 @@ impl Digested {
     /// Something has been passed.
     pub(crate) fn pass(&mut self, fed: &Fed) {
         self.next.insert(fed.lane(), fed.next());
+        match self.order.last_mut() {
+            Some((lane, next)) if *lane == fed.lane() => *next = fed.next(),
+            _ => self.order.push((fed.lane(), fed.next())),
+        }
         match fed {
             Fed::Event(_, stored) => {
                 self.reached = self.reached.max(stored.appended_at.millis());

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_event::{Key, Offset};
+use promethean_event::{FailureVerdict, Key, Offset};
 
 use super::changelog::Fold;
-use super::database::{Batch, Build, BuildCursor, Counts, CursorMove, Database, Phase, Table};
+use super::database::{
+    Batch, Build, BuildCursor, Counts, CursorMove, Database, Phase, Table, keep_plan,
+};
 use super::definition::{Definition, Kind};
 use super::digest::{Digested, is_for_another};
 use super::effects::{Effects, Voice};
@@ -15,11 +17,11 @@ use super::error::ProjectionError;
 use super::feed::{Fed, Feed, is_missed};
 use super::limits::{RETRY_MS, RETRY_MS_MAX};
 use super::progress::Hold;
+use super::supervise::describe;
 use super::transaction::Digester;
 use crate::bus::Bus;
 use crate::options::UnknownTopics;
 use crate::store::{KeyQuery, Lane, ReadError, Stored};
-use crate::subscribe::FailureVerdict;
 
 /// Keys that are read at once when views are built from them.
 const KEYS_AT_ONCE: usize = 2_000;
@@ -112,6 +114,10 @@ impl Driver {
         self.attempts
     }
 
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.effects.is_silent()
+    }
+
     /// Goes no further than this.
     pub(crate) fn stop_at(&mut self, ends: HashMap<Lane, Offset>) {
         self.feed.stop_at(&ends);
@@ -141,7 +147,7 @@ impl Driver {
             Err(error) if error.is_transient() => {
                 self.attempts += 1;
                 self.reload().await?;
-                Ok(Step::Again(backoff(self.attempts), error.to_string()))
+                Ok(Step::Again(backoff(self.attempts), describe(&error)))
             }
             Err(error) => Err(self.explained(error)),
         }
@@ -182,11 +188,18 @@ impl Driver {
     }
 
     async fn events(&mut self) -> Result<Step, ProjectionError> {
-        let batch: Vec<Fed> = if self.rest.is_empty() {
+        let batch: Vec<Fed> = if !self.build.plan.is_empty() {
+            self.feed.planned(&self.build.plan).await?
+        } else if self.rest.is_empty() {
             self.feed.batch(self.definition.batch).await?
         } else {
             std::mem::take(&mut self.rest).into()
         };
+        if batch.is_empty() && !self.build.plan.is_empty() {
+            // Done already, or gone.
+            self.build.plan.clear();
+            return Ok(Step::Moved);
+        }
         if batch.is_empty() {
             self.clear_graves().await?;
             return Ok(Step::CaughtUp);
@@ -199,11 +212,11 @@ impl Driver {
         Ok(match retry {
             None => Step::Moved,
             Some(failure) => {
-                let delay = match failure.verdict {
+                let delay = match failure.verdict() {
                     FailureVerdict::RetryAfter(delay) => delay,
                     _ => Duration::ZERO,
                 };
-                Step::Again(delay, failure.error)
+                Step::Again(delay, failure.into_error())
             }
         })
     }
@@ -240,9 +253,15 @@ impl Driver {
         digested: Digested,
         phase: Option<Phase>,
     ) -> Result<(), ProjectionError> {
-        let Digested { writes, emitted, given_up, mut counts, next, gaps, reached, .. } = digested;
+        let Digested { writes, emitted, given_up, mut counts, next, gaps, order, reached, .. } =
+            digested;
         counts.dead = given_up.len() as u64;
-        let synced = self.effects.append(emitted, &given_up).await?;
+        let voiced = self.effects.voiced(emitted, given_up);
+        let synced = !voiced.is_empty();
+        if synced {
+            self.keep_plan(order).await?;
+            self.effects.append(&voiced).await?;
+        }
         let by_key = self.definition.is_by_key();
         let mut moves = Vec::new();
         for (&lane, &to) in &next {
@@ -274,6 +293,19 @@ impl Driver {
         Ok(())
     }
 
+    /// What is appended for an event may depend on what came before it, also from other
+    /// partitions. So their order is kept first: if this batch is done again, it is the same one.
+    async fn keep_plan(&self, order: Vec<(Lane, Offset)>) -> Result<(), ProjectionError> {
+        if self.cursors.len() < 2 || matches!(self.definition.kind, Kind::Changelog { .. }) {
+            return Ok(());
+        }
+        let build = self.build.number;
+        let keep = move |connection: &mut rusqlite::Connection, faults: &_| {
+            keep_plan(connection, faults, build, &order)
+        };
+        Ok(self.database.write(keep).await?)
+    }
+
     fn moved(&mut self, moves: &[CursorMove], counts: Counts, phase: Option<Phase>) {
         for moved in moves {
             if let Some(cursor) = self.cursors.get_mut(&moved.lane) {
@@ -282,6 +314,7 @@ impl Driver {
             }
             self.hold.advance(moved.lane, moved.to);
         }
+        self.build.plan.clear();
         let all = &mut self.build.counts;
         all.events += counts.events;
         all.stale += counts.stale;

@@ -26,6 +26,19 @@ pub(crate) struct Effects {
     voice: Voice,
 }
 
+/// What is appended for a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Voiced {
+    emitted: Vec<NewEvent>,
+    given_up: Vec<GivenUp>,
+}
+
+impl Voiced {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.emitted.is_empty() && self.given_up.is_empty()
+    }
+}
+
 /// For which events anything is appended.
 #[derive(Debug, Clone)]
 pub(crate) enum Voice {
@@ -49,29 +62,32 @@ impl Effects {
         Self { bus, group, voice }
     }
 
-    /// Appends; true if there was anything.
-    pub(crate) async fn append(
-        &self,
-        emitted: Vec<Emitted>,
-        given_up: &[GivenUp],
-    ) -> Result<bool, ProjectionError> {
-        let speaks = |cause: &Emitted| self.voice.speaks(cause.lane, cause.offset);
-        let emitted = emitted.into_iter().filter(speaks).map(|emitted| emitted.event);
-        let emitted: Vec<NewEvent> = emitted.collect();
+    pub(crate) const fn is_silent(&self) -> bool {
+        matches!(self.voice, Voice::Silent)
+    }
+
+    /// What has to be appended.
+    pub(crate) fn voiced(&self, emitted: Vec<Emitted>, given_up: Vec<GivenUp>) -> Voiced {
+        let (voice, mut voiced) = (&self.voice, Voiced::default());
+        let emitted = emitted.into_iter().filter(|cause| voice.speaks(cause.lane, cause.offset));
+        voiced.emitted = emitted.map(|emitted| emitted.event).collect();
+        voiced.given_up = given_up;
+        voiced.given_up.retain(|given| voice.speaks(given.lane, given.stored.event.offset));
+        voiced
+    }
+
+    pub(crate) async fn append(&self, voiced: &Voiced) -> Result<(), ProjectionError> {
         let mut letters = Vec::new();
-        for given_up in given_up {
-            if self.voice.speaks(given_up.lane, given_up.stored.event.offset) {
-                letters.extend(self.letter(given_up).await?);
-            }
+        for given_up in &voiced.given_up {
+            letters.extend(self.letter(given_up).await?);
         }
-        let is_any = !emitted.is_empty() || !letters.is_empty();
-        for events in emitted.chunks(APPEND_EVENTS) {
+        for events in voiced.emitted.chunks(APPEND_EVENTS) {
             self.publish(events.to_vec()).await?;
         }
         for events in letters.chunks(APPEND_EVENTS) {
             self.keep(events.to_vec()).await?;
         }
-        Ok(is_any)
+        Ok(())
     }
 
     async fn publish(&self, mut events: Vec<NewEvent>) -> Result<(), ProjectionError> {

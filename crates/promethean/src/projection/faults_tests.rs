@@ -2,7 +2,7 @@
 //! up as if nothing had happened, and nothing is emitted twice.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use futures_core::future::BoxFuture;
 use promethean_event::{
@@ -11,7 +11,9 @@ use promethean_event::{
 use tempfile::TempDir;
 
 use super::database::Faults;
-use super::{Changelog, Declared, Source, Transaction, Transactional, View, Views};
+use super::{
+    Changelog, Declared, ProjectionState, Source, Transaction, Transactional, View, Views,
+};
 use crate::memory::MemoryStore;
 use crate::store::{
     Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
@@ -25,9 +27,16 @@ use crate::{Bus, BusOptions, Failure};
 struct FailingStore {
     store: MemoryStore,
     left: AtomicI64,
+    /// Partition 1 seems empty until something fails.
+    hides: AtomicBool,
 }
 
 impl FailingStore {
+    fn new() -> Self {
+        let (left, hides) = (AtomicI64::new(i64::MAX), AtomicBool::new(false));
+        Self { store: MemoryStore::new(), left, hides }
+    }
+
     fn fails(&self) -> bool {
         self.left.fetch_sub(1, Ordering::SeqCst) == 0
     }
@@ -42,6 +51,7 @@ macro_rules! passes_on {
 impl Store for FailingStore {
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>> {
         if self.fails() {
+            self.hides.store(false, Ordering::SeqCst);
             // It happened, but nobody heard of it.
             drop(self.store.append(append));
             let lost = AppendError::Indeterminate("injected".into());
@@ -53,6 +63,13 @@ impl Store for FailingStore {
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         if self.fails() {
             return Box::pin(std::future::ready(Err(ReadError::Failed("injected".into()))));
+        }
+        if let Read::From { lane, from, .. } = read
+            && lane.partition.get() == 1
+            && self.hides.load(Ordering::SeqCst)
+        {
+            let empty = Page { next: from, ..Page::default() };
+            return Box::pin(std::future::ready(Ok(empty)));
         }
         self.store.read(read)
     }
@@ -142,8 +159,7 @@ struct Fault {
 }
 
 async fn run(fault: Fault) -> Outcome {
-    let store = FailingStore { store: MemoryStore::new(), left: AtomicI64::new(i64::MAX) };
-    let store = Arc::new(store);
+    let store = Arc::new(FailingStore::new());
     let bus = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());
     bus.publish_batch((0..EVENTS).map(event).collect()).await.unwrap();
     let folder = TempDir::new().unwrap();
@@ -207,4 +223,54 @@ async fn a_failure_at_any_step_changes_nothing_in_the_end() {
         let fault = Fault { database: Faults::default(), store: step };
         assert_eq!(run(fault).await, whole, "store step {step}");
     }
+}
+
+/// What an event emits may depend on events of other partitions before it. If the batch is done
+/// again after something was appended for it, it is the same batch in the same order, also if
+/// another partition shows earlier events by then.
+#[tokio::test(start_paused = true)]
+async fn what_was_appended_for_is_done_again_in_the_same_order() {
+    let store = Arc::new(FailingStore::new());
+    let bus = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());
+    let mut definition = TopicDefinition::new(Topic::new("source").unwrap());
+    definition.partitions = promethean_event::PartitionCount::new(2).unwrap();
+    bus.define(definition).await.unwrap();
+    bus.publish_batch((0..40).map(event).collect()).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("state.db");
+    let views = Views::open(&bus, &path).await.unwrap();
+    let lanes: Vec<Lane> =
+        bus.topics().get(&Topic::new("source").unwrap()).unwrap().lanes().collect();
+    for lane in &lanes {
+        assert!(store.store.bounds(*lane).await.unwrap().next.get() > 5, "both have events");
+    }
+    // Three reads go through (both partitions, and the end of the one that shows), the append does
+    // not.
+    store.hides.store(true, Ordering::SeqCst);
+    store.left.store(3, Ordering::SeqCst);
+    let third = Transactional::new("third").topic("source").view(View::new("counts"));
+    let third = third.apply(|tx, event| {
+        let seen = tx.read::<u64>("counts", "all")?.unwrap_or(0) + 1;
+        tx.put("counts", "all", &seen)?;
+        if seen.is_multiple_of(3) {
+            let topic = Topic::new("out").map_err(Failure::park)?;
+            let payload = Payload::of(&seen).map_err(Failure::park)?;
+            tx.emit(NewEvent::new(EventId::generate(), event.ts, topic, payload))?;
+        }
+        Ok(())
+    });
+    let projection = views.transactional(third).await.unwrap();
+    let failed = |progress: &super::Progress| !matches!(progress.state, ProjectionState::Running);
+    let mut progress = projection.watch();
+    let first = progress.wait_for(|progress| failed(progress) && !progress.cursors.is_empty());
+    drop(first.await.unwrap());
+    assert!(!store.hides.load(Ordering::SeqCst), "it was the append that failed");
+    projection.caught_up().await.unwrap();
+    let topics = bus.topics();
+    let out = topics.get(&Topic::new("out").unwrap()).unwrap().lanes().next().unwrap();
+    let read = Read::From { lane: out, from: Offset::ZERO, limit: Default::default() };
+    let page = store.store.read(read).await.unwrap();
+    let emitted: Vec<u64> =
+        page.events.iter().map(|stored| stored.event.payload.decode().unwrap()).collect();
+    assert_eq!(emitted, (1..=13).map(|n| n * 3).collect::<Vec<u64>>());
 }

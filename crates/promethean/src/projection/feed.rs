@@ -88,8 +88,13 @@ impl Feed {
 
     /// Reads no further than this.
     pub(crate) fn stop_at(&mut self, ends: &HashMap<Lane, Offset>) {
-        for lane in &mut self.lanes {
+        for (place, lane) in self.lanes.iter_mut().enumerate() {
             lane.until = Some(ends.get(&lane.lane).copied().unwrap_or(lane.next));
+            // It may have come to an earlier such end.
+            if lane.ahead.is_empty() && !lane.is_hungry {
+                lane.is_hungry = true;
+                self.hungry.push(place);
+            }
         }
     }
 
@@ -115,6 +120,44 @@ impl Feed {
             self.queue(place);
         }
         Ok(batch)
+    }
+
+    /// What a plan says, in its order. Nothing has been read ahead yet.
+    pub(crate) async fn planned(&mut self, plan: &[(Lane, Offset)]) -> Result<Vec<Fed>, ReadError> {
+        let mut batch = Vec::new();
+        for (lane, to) in plan {
+            let Some(&place) = self.places.get(lane) else {
+                continue;
+            };
+            while let Some(known) = self.lanes.get_mut(place) {
+                while let Some(fed) = known.ahead.pop_front_if(|fed| fed.next() <= *to) {
+                    batch.push(fed);
+                }
+                if !known.ahead.is_empty() || known.next >= *to {
+                    break;
+                }
+                let before = known.next;
+                let read = Read::From { lane: *lane, from: before, limit: PageLimit::default() };
+                let page = self.store.read(read).await?;
+                self.take(place, page);
+                if self.lanes.get(place).is_none_or(|known| known.next == before) {
+                    break;
+                }
+            }
+        }
+        (0..self.lanes.len()).for_each(|place| self.wake_with_ahead(place));
+        Ok(batch)
+    }
+
+    /// A lane of which more was read than a plan wanted has its head among the heads.
+    fn wake_with_ahead(&mut self, place: usize) {
+        if self.lanes.get(place).is_some_and(|lane| !lane.ahead.is_empty()) {
+            self.hungry.retain(|&hungry| hungry != place);
+            if let Some(lane) = self.lanes.get_mut(place) {
+                lane.is_hungry = false;
+            }
+            self.queue(place);
+        }
     }
 
     /// Puts the head of a lane among the heads, or the lane among those to look at.

@@ -20,6 +20,10 @@ mod declared;
 
 mod coded;
 
+mod expressed;
+
+mod upcast;
+
 mod changelog;
 
 mod transaction;
@@ -48,6 +52,12 @@ mod rebuild;
 
 mod verify;
 
+mod past;
+
+mod folded;
+
+mod patch;
+
 pub mod query;
 
 mod error;
@@ -66,7 +76,11 @@ pub use declared::{Declared, Equals, Source};
 pub use definition::{DefinitionError, Unkeyed};
 pub use document::Document;
 pub use error::{ProjectionError, ViewError};
+pub use expressed::{Expressed, Expressions};
+pub use folded::{FOLD_EVENTS_MAX, Folded};
 pub use mapping::{Change, Mapping, Unmapped};
+pub use past::{Past, PastError, PastPage, PastStep, StepEffect};
+pub use patch::{Operation, PatchKind, blame, patch};
 pub use position::{Position, PositionError};
 pub(crate) use progress::Holds;
 pub use progress::{Progress, ProjectionState};

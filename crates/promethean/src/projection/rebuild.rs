@@ -60,10 +60,8 @@ impl Projection {
     pub async fn rebuild(&self) -> Result<(), ViewError> {
         let mark = self.mark()?;
         self.site.topics_are_there().await?;
-        let live = self.find(BuildState::Live).await?;
-        let voiced = live.map(|live| live.cursors).unwrap_or_default();
-        let voiced = voiced.into_iter().map(|cursor| (cursor.lane, cursor.next)).collect();
-        let mut builder = self.builder(Voice::From(voiced)).await?;
+        let voice = self.site.voice_of_builder().await?;
+        let mut builder = self.builder(voice).await?;
         self.make(&mut builder, &mark).await?;
         let (answer, answered) = oneshot::channel();
         let stopped = || ViewError::Stopped(self.name().to_owned());
@@ -111,8 +109,11 @@ impl Projection {
         Ok(Driver::new(&self.site, build, voice))
     }
 
-    /// Brings a build to the end of the log for the first time.
+    /// Brings a build to the end of what it may read for the first time.
     async fn make(&self, builder: &mut Driver, mark: &Mark<'_>) -> Result<(), ViewError> {
+        if builder.is_silent() {
+            builder.stop_at(self.site.live_cursors().await?);
+        }
         loop {
             let step = builder.step().await?;
             let progress = self.how_far(builder).await?;

@@ -8,6 +8,7 @@ use promethean_event::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::database::{Build, BuildCursor, BuildState, Requested};
+use super::definition::Kind;
 use super::driver::{Driver, Site, Step, backoff};
 use super::effects::Voice;
 use super::error::ProjectionError;
@@ -19,6 +20,8 @@ use crate::store::Lane;
 pub(crate) enum Command {
     /// Put this build in the place of the live one.
     Switch(Box<Driver>, oneshot::Sender<Result<(), ProjectionError>>),
+    /// Begin again, if it has failed.
+    Again,
     /// End; answered when nothing more will be written.
     Stop(oneshot::Sender<()>),
 }
@@ -61,6 +64,10 @@ impl Supervisor {
                     is_begun = true;
                     drop(answer.send(switched));
                 }
+                Some(Command::Again) => {
+                    // One that goes on is left alone.
+                    is_begun = is_begun && driver.is_some();
+                }
                 Some(Command::Stop(answer)) => {
                     drop(driver.take());
                     // Jobs are done in order: with this one, all before it are.
@@ -93,7 +100,10 @@ impl Supervisor {
     ) -> Result<(), ProjectionError> {
         drop(live.take());
         let switched = async {
-            self.site.catch_up(&mut builder).await?;
+            match self.site.voice_of_builder().await? {
+                Voice::Silent => self.site.follow_live(&mut builder).await?,
+                Voice::From(_) => self.site.catch_up(&mut builder).await?,
+            }
             let (build, wanted) = (builder.build().clone(), self.site.requested(BuildState::Live));
             let switch = move |connection: &mut rusqlite::Connection, faults: &_| {
                 build.switch(connection, faults, &wanted)
@@ -269,6 +279,38 @@ impl Site {
                 return Err(ProjectionError::Closed);
             }
             mark = growth.mark;
+        }
+    }
+
+    /// Where the live build is.
+    pub(crate) async fn live_cursors(&self) -> Result<HashMap<Lane, Offset>, ProjectionError> {
+        let name = self.definition.name.to_string();
+        let find = move |connection: &mut rusqlite::Connection, _: &_| {
+            Build::find(connection, &name, BuildState::Live)
+        };
+        let cursors = self.database.write(find).await?.map(|live| live.cursors);
+        let cursors = cursors.unwrap_or_default().into_iter();
+        Ok(cursors.map(|cursor| (cursor.lane, cursor.next)).collect())
+    }
+
+    /// What a builder may append. Code decides by what it has seen, in an order that partitions do
+    /// not have: it is silent, and never passes the live build. Parking goes by the event alone.
+    pub(crate) async fn voice_of_builder(&self) -> Result<Voice, ProjectionError> {
+        Ok(match self.definition.kind {
+            Kind::Transactional { .. } => Voice::Silent,
+            Kind::Changelog { .. } => Voice::From(self.live_cursors().await?),
+        })
+    }
+
+    /// Brings a build to where the live one is, and no further.
+    pub(crate) async fn follow_live(&self, driver: &mut Driver) -> Result<(), ProjectionError> {
+        driver.stop_at(self.live_cursors().await?);
+        loop {
+            match driver.step().await? {
+                Step::Moved => {}
+                Step::CaughtUp => return Ok(()),
+                Step::Again(delay, _) => tokio::time::sleep(delay).await,
+            }
         }
     }
 

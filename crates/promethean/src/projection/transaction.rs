@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use promethean_event::limits::CAUSED_BY_COUNT_MAX;
-use promethean_event::{Event, EventId, JsonError, NewEvent, Payload, Timestamp};
+use promethean_event::{
+    Event, EventId, Failure, FailureVerdict, JsonError, NewEvent, Payload, Timestamp, ToEvent,
+};
 use rusqlite::Connection;
 use serde::Serialize;
 
@@ -24,9 +26,7 @@ use super::position::Position;
 use super::stamp::{Stamp, Write};
 use super::view::View;
 use crate::error::PublishError;
-use crate::publish::ToEvent;
 use crate::store::{Lane, Stored, TopicTable};
-use crate::subscribe::{Failure, FailureVerdict};
 
 pub(crate) type Apply =
     Arc<dyn Fn(&mut Transaction<'_>, &Event) -> Result<(), Failure> + Send + Sync>;
@@ -50,7 +50,9 @@ impl Transactional {
         Self { name: name.into(), topics, views, version: 1, batch_events: None }
     }
 
-    /// Reads a topic. Partitions have no order among each other.
+    /// Reads a topic. Partitions have no order among each other: where it matters which of two
+    /// events of different partitions comes first, documents may come out otherwise when they are
+    /// built anew. With one partition they never do.
     pub fn topic(mut self, topic: impl Into<String>) -> Self {
         self.topics.push(topic.into());
         self
@@ -218,7 +220,7 @@ impl Transaction<'_> {
         if self.emitted.len() == EMITTED_MAX {
             return Err(TransactionError::TooManyEvents);
         }
-        let mut event = event.to_event(self.source.event.ts)?;
+        let mut event = event.to_event(self.source.event.ts).map_err(PublishError::from)?;
         event.id = self.digester.emitted_id(&self.stamp, self.emitted.len());
         if event.caused_by.len() < CAUSED_BY_COUNT_MAX {
             event.caused_by.push(self.source.event.id);
@@ -268,10 +270,10 @@ impl Digester<'_> {
                             emitted.into_iter().map(|event| Emitted { lane, offset, event });
                         digested.emitted.extend(emitted);
                     }
-                    Err(failure) => match failure.verdict {
+                    Err(failure) => match failure.verdict() {
                         FailureVerdict::Skip => {}
                         FailureVerdict::Park => {
-                            let (stored, error) = (stored.clone(), failure.error);
+                            let (stored, error) = (stored.clone(), failure.into_error());
                             digested.given_up.push(GivenUp { lane: *lane, stored, error });
                         }
                         FailureVerdict::Retry | FailureVerdict::RetryAfter(_) => {

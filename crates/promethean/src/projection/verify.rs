@@ -54,10 +54,14 @@ pub struct Difference {
 }
 
 /// A database beside the views, gone when this is.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn beside(path: &Path, name: &str) -> Self {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn beside(path: &Path, name: &str) -> Self {
         let scratch = Self(path.with_extension(format!("verify-{name}")));
         // One may be left from a crash.
         scratch.remove();
@@ -96,7 +100,8 @@ impl Projection {
         let opening = tokio::task::spawn_blocking(move || Database::open(&path, Faults::default()));
         let database = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
         let site = Site { database: Arc::clone(&database), ..self.site.clone() };
-        let missed = fold(&site, &live).await?;
+        let ends = live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect();
+        let missed = fold_to(&site, ends).await?;
         let views: Vec<String> =
             self.site.definition.views.iter().map(|view| view.name.clone()).collect();
         let comparing = tokio::task::spawn_blocking(move || {
@@ -122,14 +127,12 @@ impl Projection {
     }
 }
 
-/// Folds the log up to where a build is; answers how much of it is gone.
-async fn fold(site: &Site, live: &Build) -> Result<u64, ViewError> {
+/// Folds the log up to these places; answers how much of it is gone.
+pub(super) async fn fold_to(site: &Site, ends: HashMap<Lane, Offset>) -> Result<u64, ViewError> {
     let cursors = site.beginnings(false).await?;
     let wanted = Requested { cursors, ..site.requested(BuildState::Live) };
     let start: u64 = wanted.cursors.iter().map(|cursor| cursor.next.get()).sum();
     let build = site.obtain(wanted).await?;
-    let ends: HashMap<Lane, Offset> =
-        live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect();
     let mut driver = Driver::new(site, build, Voice::Silent);
     driver.stop_at(ends);
     loop {

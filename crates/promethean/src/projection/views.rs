@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::changelog::Changelog;
-use super::database::{BuildState, Counts, Database, DatabaseError, Faults, Rows, get, rows};
+use super::database::{
+    BuildState, Counts, Database, DatabaseError, Faults, Rows, forget, get, rows,
+};
 use super::definition::Definition;
 use super::document::Document;
 use super::driver::Site;
@@ -80,7 +82,10 @@ impl Views {
 
     /// Starts a changelog projection. It goes on where it was.
     pub async fn changelog(&self, changelog: Changelog) -> Result<Projection, ViewError> {
-        self.start(changelog.finish()?).await
+        // The schemas have to be known before the first event is brought to a version.
+        let registry = &self.inner.bus.inner.groups.site().schemas;
+        registry.catalog().await.map_err(ViewError::from)?;
+        self.start(changelog.finish(registry)?).await
     }
 
     /// Starts a projection in Rust. It goes on where it was.
@@ -141,6 +146,11 @@ impl Views {
         keeper.ok_or_else(|| ViewError::UnknownView(super::view::shortened(view)))
     }
 
+    /// All projections that were started, by name.
+    pub fn keepers(&self) -> Vec<Projection> {
+        self.projections().values().cloned().collect()
+    }
+
     /// The document of a key.
     pub async fn get(&self, view: &str, key: &str) -> Result<Option<Document>, ViewError> {
         self.keeper(view)?.get(view, key).await
@@ -154,6 +164,19 @@ impl Views {
             list.push(projection.status().await?);
         }
         Ok(list)
+    }
+
+    /// Removes the views of a projection that does not run, and where it was.
+    pub async fn forget(&self, projection: &str) -> Result<(), ViewError> {
+        {
+            let mut projections = self.projections();
+            projections.retain(|_, projection| !projection.is_over());
+            if projections.contains_key(projection) {
+                return Err(ViewError::Running(projection.to_owned()));
+            }
+        }
+        let name = projection.to_owned();
+        Ok(self.inner.database.write(move |connection, _| forget(connection, &name)).await?)
     }
 
     /// Stops all projections. What they have committed stays.
@@ -188,6 +211,22 @@ impl Projection {
 
     fn has_view(&self, view: &str) -> bool {
         self.site.definition.view_at(view).is_some()
+    }
+
+    /// The declarations of its views.
+    pub fn views(&self) -> &[View] {
+        &self.site.definition.views
+    }
+
+    /// What its documents follow: part of every validator.
+    pub fn definition(&self) -> String {
+        self.progress.borrow().definition.clone()
+    }
+
+    /// Begins again after a failure, once its reason is gone. One that goes on is left alone.
+    pub async fn resume(&self) -> Result<(), ViewError> {
+        let told = self.commands.send(Command::Again).await;
+        told.map_err(|_| ViewError::Stopped(self.name().to_owned()))
     }
 
     /// The declaration of one of its views.
@@ -272,7 +311,7 @@ impl Projection {
         Ok(reading.await.map_err(|_| ProjectionError::BrokenOff)??)
     }
 
-    fn position(&self, lane: Lane, offset: promethean_event::Offset) -> Position {
+    pub(crate) fn position(&self, lane: Lane, offset: promethean_event::Offset) -> Position {
         let topics = self.site.bus.topics();
         let known = topics.by_id(lane.topic).map(|entry| entry.definition.topic.clone());
         let topic = known.or_else(|| self.site.definition.topics.first().cloned());

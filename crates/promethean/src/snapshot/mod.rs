@@ -11,11 +11,14 @@ mod compactor;
 
 mod following;
 
+mod paging;
+
 use promethean_event::{Event, Offset, Partition, Topic, TopicError};
 use serde::{Deserialize, Serialize};
 
 pub use compactor::{Compacted, Compacting, Compactor, CompactorError};
 pub use following::{Followed, Following};
+pub use paging::SnapshotPage;
 
 /// What a snapshot's topic ends with.
 const SUFFIX: &str = ".snapshot";

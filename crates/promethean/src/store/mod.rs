@@ -27,9 +27,10 @@ use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Topic};
 
 pub use error::{AppendError, ReadError, SaveError};
+pub(crate) use event_page::key_hash;
 pub use event_page::{EventPage, Outline};
 pub use promethean_delivery::{LaneDelta, LaneState};
-pub use promethean_log::{Cleaning, Compaction, Durability, GapReason};
+pub use promethean_log::{Cleaning, Clock, Compaction, Durability, GapReason, SystemClock};
 pub use record::{
     Append, Appended, Entry, Expectation, Gap, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery,
     LaneBounds, Page, PageLimit, Put, Read, Receipt, Stored,
@@ -140,12 +141,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 const RESERVED: [&str; 3] = ["$deltas", "$groups", "$entries"];
 
 /// Whether a topic is one in which a store may keep state.
-pub(crate) fn is_reserved(topic: &Topic) -> bool {
+pub fn is_reserved(topic: &Topic) -> bool {
     topic.is_system() && RESERVED.contains(&topic.as_str())
 }
 
 /// Whether a space can have this name.
-pub(crate) fn is_space(name: &str) -> bool {
+pub fn is_space(name: &str) -> bool {
     !name.contains('.') && Topic::new(name).is_ok()
 }
 

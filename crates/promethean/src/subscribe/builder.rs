@@ -3,19 +3,17 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use promethean_delivery::MemberOptions;
-use promethean_event::{Event, GroupName, Pattern};
+use promethean_event::{Event, Failure, FromEvent, GroupName, Pattern, Start, TypedTopic};
 
 use super::consumer::{Consumer, ConsumerOptions};
 use super::delivered::Delivered;
-use super::failure::Failure;
 use super::stream::Subscription;
 use crate::bus::Bus;
+use crate::decode::Reads;
 use crate::dispatch::GroupWish;
 use crate::error::GroupError;
 use crate::member::Member;
 use crate::settings::{Filter, GroupSettings, Mode, Ordered, Park, check_member, millis};
-use crate::start::Start;
-use crate::typed::{FromEvent, TypedTopic};
 
 /// A subscription that is being described. Ends with [`stream`](Self::stream) or
 /// [`handle`](Self::handle).
@@ -57,7 +55,7 @@ impl Bus {
         options: MemberOptions,
     ) -> Result<Member, GroupError> {
         check_member(&options)?;
-        let wish = GroupWish { settings, filter: None, from };
+        let wish = GroupWish { settings, filter: None, from, version: None };
         let active = self.inner.groups.get_or_make(group, wish).await?;
         Ok(Member::join(active, options)?)
     }
@@ -155,6 +153,13 @@ impl<T: FromEvent> Subscribe<T> {
         self
     }
 
+    /// In which form the group gets events. Default: as they were written; those of a type in its
+    /// version.
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.settings.reads_as = reads;
+        self
+    }
+
     /// Only some events.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.settings.filter = Some(filter.name().to_owned());
@@ -201,6 +206,7 @@ impl<T: FromEvent> Subscribe<T> {
             settings: self.settings.clone(),
             filter: self.filter.clone(),
             from: self.from,
+            version: T::version(),
         };
         let active = self.bus.inner.groups.get_or_make(&group, wish).await?;
         Ok(Member::join(active, self.member.clone())?)

@@ -6,18 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use promethean_delivery::Ack;
-use promethean_event::GroupName;
+use promethean_event::{Failure, FromEvent, GroupName};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::delivered::Delivered;
-use super::failure::Failure;
 use super::worker::{self, Worker};
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::dispatch::GroupFailure;
 use crate::member::{Batch, Leased, Member, Seat, Told};
-use crate::typed::FromEvent;
 
 /// How a handler is run.
 #[derive(Debug, Clone, Copy)]
@@ -193,8 +191,23 @@ impl Desk {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A batch with something left to do.
+    /// A batch with something left to do, if there is one already.
     pub(super) fn waiting(&self) -> Option<Arc<Waiting>> {
+        self.begun().or_else(|| {
+            // Whoever holds the intake brings what comes.
+            let mut intake = self.intake.try_lock().ok()?;
+            let member = intake.as_mut()?;
+            while let Some(told) = member.try_next() {
+                if let Told::Events(batch) = told {
+                    self.add(batch);
+                }
+            }
+            self.begun()
+        })
+    }
+
+    /// A batch that was received and has something left to do.
+    fn begun(&self) -> Option<Arc<Waiting>> {
         let mut waiting = self.lock();
         loop {
             let first = waiting.front()?;
@@ -220,17 +233,14 @@ impl Desk {
     async fn receive(&self) -> bool {
         let mut intake = self.intake.lock().await;
         // Another one may have brought something meanwhile.
-        if self.waiting().is_some() {
+        if self.begun().is_some() {
             return true;
         }
         let Some(member) = intake.as_mut() else {
             return false;
         };
         match member.next().await {
-            Some(Told::Events(batch)) => {
-                let next = AtomicUsize::new(0);
-                self.lock().push_back(Arc::new(Waiting { batch, next }));
-            }
+            Some(Told::Events(batch)) => self.add(batch),
             Some(_) => {}
             None => {
                 self.ended.notify_one();
@@ -238,6 +248,11 @@ impl Desk {
             }
         }
         true
+    }
+
+    fn add(&self, batch: Batch) {
+        let next = AtomicUsize::new(0);
+        self.lock().push_back(Arc::new(Waiting { batch, next }));
     }
 
     /// What waits here keeps its lease: its time begins when its handler does.

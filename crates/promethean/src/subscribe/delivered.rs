@@ -1,45 +1,68 @@
 use std::fmt;
-use std::marker::PhantomData;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use promethean_delivery::dead_letter::fingerprint;
 use promethean_delivery::{Ack, Token, Verdict};
-use promethean_event::{Event, GroupName, Timestamp};
+use promethean_event::{Event, Failure, FailureVerdict, FromEvent, GroupName, Payload, Timestamp};
 
-use super::failure::{Failure, FailureVerdict};
+use crate::decode::DecodeError;
 use crate::error::AckError;
 use crate::member::{Answer, Leased, Seat};
-use crate::typed::{DecodeError, FromEvent};
 
 /// An event on lease. Dropped without a word, it is not acked: the lease runs out, and the event
 /// comes again.
 pub struct Delivered<T = Event> {
     leased: Leased,
-    event: Event,
-    payload: PhantomData<fn() -> T>,
+    /// Decoded when somebody asks for it, if that cannot fail; else before it is handed over.
+    event: OnceLock<Box<Event>>,
+    /// What was read of it already; taken by the first who asks.
+    payload: Mutex<Option<Box<T>>>,
 }
 
 impl<T: FromEvent> Delivered<T> {
-    /// Decodes a delivery. One that makes no sense becomes a dead letter.
+    /// Decodes a delivery. One that cannot be read becomes a dead letter: trying again would
+    /// change nothing.
     pub(crate) fn of(leased: Leased) -> Option<Self> {
-        match leased.event() {
-            Some(event) => Some(Self { leased, event, payload: PhantomData }),
-            None => {
-                let failure = Failure::park("the stored event cannot be understood");
-                drop(fail(leased.seat(), leased.token(), &failure));
+        if let Some(failure) = leased.seat().planned_failure() {
+            drop(fail(leased.seat(), leased.token(), &failure));
+            return None;
+        }
+        if T::version().is_none() && leased.is_sound() {
+            return Some(Self { leased, event: OnceLock::new(), payload: Mutex::new(None) });
+        }
+        let read = leased.decoded_as(T::version()).and_then(|event| {
+            let payload = T::version().map(|_| T::from_event(&event)).transpose()?;
+            Ok((Box::new(event), payload.map(Box::new)))
+        });
+        match read {
+            Ok((event, payload)) => {
+                Some(Self { leased, event: event.into(), payload: Mutex::new(payload) })
+            }
+            Err(error) => {
+                leased.give_up(&error);
                 None
             }
         }
     }
 
     /// The event.
-    pub const fn event(&self) -> &Event {
-        &self.event
+    pub fn event(&self) -> &Event {
+        self.event.get_or_init(|| Box::new(self.leased.written()))
+    }
+
+    /// The JSON of what happened, without the rest of the event.
+    pub fn json(&self) -> Payload {
+        match self.event.get() {
+            Some(event) => event.payload.clone(),
+            None => self.leased.payload().unwrap_or_else(|| self.event().payload.clone()),
+        }
     }
 
     /// What happened, as the type of the topic.
     pub fn payload(&self) -> Result<T, DecodeError> {
-        T::from_event(self.event())
+        let read = self.payload.lock().unwrap_or_else(PoisonError::into_inner).take();
+        read.map_or_else(|| Ok(T::from_event(self.event())?), |read| Ok(*read))
     }
 
     /// The group it was delivered to.
@@ -65,6 +88,9 @@ impl<T: FromEvent> Delivered<T> {
     /// A span for the work on it, with the names of OpenTelemetry's messaging conventions. Handlers
     /// run in one already.
     pub fn span(&self) -> tracing::Span {
+        if !crate::spans::are_made() {
+            return tracing::Span::none();
+        }
         crate::spans::process(self.event(), self.group(), self.attempt())
     }
 
@@ -75,6 +101,9 @@ impl<T: FromEvent> Delivered<T> {
 
     /// It is done. Said at once; the answer may be waited for, or left alone.
     pub fn acked(self) -> Answer {
+        if self.leased.seat().loses_ack() {
+            return self.fail(&lost_ack());
+        }
         self.leased.seat().ack(&[Ack::Token(self.leased.token())])
     }
 
@@ -113,11 +142,16 @@ impl<T: FromEvent> Delivered<T> {
     }
 }
 
+/// What happens instead of an ack that is to get lost.
+pub(crate) fn lost_ack() -> Failure {
+    Failure::retry_after(Duration::ZERO, "the ack was lost on purpose")
+}
+
 /// Says what becomes of a delivery that failed.
 pub(crate) fn fail(seat: &Seat, token: Token, failure: &Failure) -> Answer {
-    let error = failure.error.as_bytes();
-    let fingerprint = fingerprint(&failure.error);
-    let verdict = match failure.verdict {
+    let error = failure.error().as_bytes();
+    let fingerprint = fingerprint(failure.error());
+    let verdict = match failure.verdict() {
         FailureVerdict::Retry => Verdict::Retry { delay_ms: None, error, fingerprint },
         FailureVerdict::RetryAfter(delay) => {
             let delay_ms = Some(u32::try_from(delay.as_millis()).unwrap_or(u32::MAX));

@@ -6,8 +6,6 @@ mod consumer;
 
 mod delivered;
 
-mod failure;
-
 mod stream;
 
 mod times;
@@ -17,6 +15,5 @@ mod worker;
 pub use builder::Subscribe;
 pub use consumer::Consumer;
 pub use delivered::Delivered;
-pub use failure::Failure;
-pub(crate) use failure::FailureVerdict;
+pub(crate) use delivered::fail;
 pub use stream::Subscription;

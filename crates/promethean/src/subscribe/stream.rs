@@ -5,12 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use promethean_event::Event;
+use promethean_event::{Event, FromEvent};
 
 use super::delivered::Delivered;
 use crate::dispatch::GroupFailure;
 use crate::member::{Leased, Member, Seat, Told};
-use crate::typed::FromEvent;
 
 /// Deliveries, as they come. Dropping it leaves the group: what was not acked goes to others at
 /// once.

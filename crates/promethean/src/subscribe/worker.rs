@@ -10,15 +10,15 @@ use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::consumer::Desk;
-use super::delivered::{Delivered, fail};
-use super::failure::Failure;
+use super::delivered::{Delivered, fail, lost_ack};
 use super::times::HandlerTimes;
 use crate::clock::Stopwatch;
+use crate::dispatch::Sender;
 use crate::member::Leased;
-use crate::typed::FromEvent;
+use promethean_event::{Failure, FromEvent};
 
 /// Acks that are held back for company while handlers do not wait.
-const QUIET_ACKS_MAX: usize = 128;
+const QUIET_ACKS_MAX: usize = 256;
 
 /// One of the tasks that run a handler.
 pub(super) struct Worker {
@@ -79,6 +79,8 @@ where
 {
     let mut pace = Pace::new(&desk);
     while !state.replaced.load(Ordering::Acquire) && !desk.is_closed() {
+        // Where there is always more to do, others get their turn nevertheless.
+        tokio::task::coop::consume_budget().await;
         let Some(waiting) = desk.waiting() else {
             pace.flush(&desk);
             if !desk.wait().await {
@@ -153,6 +155,7 @@ async fn handle_one<T, F, Fut>(
         }
     };
     let failure = match result {
+        Some(Ok(Ok(()))) if desk.seat.loses_ack() => lost_ack(),
         Some(Ok(Ok(()))) => return pace.add_ack(desk, token),
         Some(Ok(Err(failure))) => failure,
         Some(Err(panic)) => Failure::retry(format!("handler panicked: {}", panic_text(&*panic))),
@@ -184,12 +187,13 @@ impl Pace {
 
     fn flush(&mut self, desk: &Desk) {
         self.times.flush(desk.seat.meters());
-        self.acks.flush(desk);
+        self.acks.flush(desk, Sender::Idle);
     }
 
     fn add_ack(&mut self, desk: &Desk, token: Token) {
         if self.acks.add(token) >= QUIET_ACKS_MAX {
-            self.flush(desk);
+            self.times.flush(desk.seat.meters());
+            self.acks.flush(desk, Sender::Busy);
             self.now_ms = desk.clock.now_ms();
         }
     }
@@ -222,9 +226,9 @@ impl QuietAcks {
         self.events
     }
 
-    fn flush(&mut self, desk: &Desk) {
+    fn flush(&mut self, desk: &Desk, sender: Sender) {
         if !self.items.is_empty() {
-            desk.seat.ack_quietly(std::mem::take(&mut self.items));
+            desk.seat.ack_quietly(std::mem::take(&mut self.items), sender);
             self.events = 0;
         }
     }

@@ -204,3 +204,22 @@ async fn another_topic_of_the_same_name_is_noticed_and_rebuilding_helps() {
     let keys: Vec<_> = projection.scan("processes", None, 10).await.unwrap();
     assert_eq!(keys.iter().map(|d| d.key.as_str()).collect::<Vec<_>>(), ["b"]);
 }
+
+#[tokio::test]
+async fn a_view_has_one_projection_until_that_is_forgotten() {
+    let scenario = Scenario::new().await;
+    let projection = scenario.processes().await;
+    scenario.publish("a", "{}").await;
+    projection.caught_up().await.unwrap();
+    let other = || super::transactional::counting();
+    let taken = scenario.views.transactional(other()).await;
+    assert!(matches!(taken, Err(ViewError::Taken { .. })));
+    assert!(matches!(scenario.views.forget("processes").await, Err(ViewError::Running(_))));
+    projection.stop().await;
+    let taken = scenario.views.transactional(other()).await.unwrap_err();
+    assert!(taken.to_string().contains("was made by projection processes"), "{taken}");
+    scenario.views.forget("processes").await.unwrap();
+    let projection = scenario.views.transactional(other()).await.unwrap();
+    projection.caught_up().await.unwrap();
+    assert_eq!(projection.progress().counts.dead, 1, "the event has no host");
+}

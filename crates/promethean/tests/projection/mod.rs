@@ -4,6 +4,7 @@ mod as_of;
 mod changelog;
 mod killed;
 mod listing;
+mod past;
 mod rebuild;
 mod scenario;
 mod snapshot;

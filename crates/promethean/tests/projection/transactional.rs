@@ -67,7 +67,7 @@ async fn publish(scenario: &Scenario, events: u32) {
 #[tokio::test]
 async fn it_counts_once_and_emits_once() {
     for batch in [1, 7, 4096] {
-        let scenario = Scenario::with_partitions(2).await;
+        let scenario = Scenario::new().await;
         let projection = named("processes-txn", batch).apply(count);
         let projection = scenario.views.transactional(projection).await.unwrap();
         publish(&scenario, 60).await;

@@ -44,7 +44,8 @@ pub(crate) struct Batch {
     pub(crate) phase: Option<Phase>,
     /// Deletions from before this append time need not be remembered any more.
     pub(crate) graves_until: Option<u64>,
-    /// Whether the commit must survive a power cut.
+    /// Whether something was appended for this: then it must survive a power cut, and the plan
+    /// that was kept for it is done.
     pub(crate) synced: bool,
 }
 
@@ -203,6 +204,10 @@ impl Batch {
         if changed != 1 {
             // The build was replaced or dropped meanwhile.
             return Err(DatabaseError::Fenced);
+        }
+        if self.synced {
+            let sql = "DELETE FROM promethean_plans WHERE build = ?1";
+            transaction.prepare_cached(sql)?.execute(params![self.build])?;
         }
         if let Some(phase) = &self.phase {
             let (text, after) = match phase {

@@ -69,6 +69,8 @@ pub(crate) struct Build {
     pub(crate) phase: Phase,
     pub(crate) counts: Counts,
     pub(crate) cursors: Vec<BuildCursor>,
+    /// In which order lanes have to be read next, up to where: something was appended for it.
+    pub(crate) plan: Vec<(Lane, Offset)>,
 }
 
 /// A build that is wanted.
@@ -115,6 +117,7 @@ impl Build {
                     dead: count(7)?,
                 },
                 cursors: Vec::new(),
+                plan: Vec::new(),
             })
         };
         let mut statement = connection.prepare_cached(sql)?;
@@ -123,6 +126,7 @@ impl Build {
             return Ok(None);
         };
         build.cursors = cursors(connection, build.number)?;
+        build.plan = plan(connection, build.number)?;
         Ok(Some(build))
     }
 
@@ -134,6 +138,7 @@ impl Build {
         wanted: &Requested,
     ) -> Result<Self, DatabaseError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        check_owner(&transaction, wanted)?;
         let found = Self::find(&transaction, &wanted.projection, wanted.state)?;
         let build = match found {
             Some(build)
@@ -208,6 +213,37 @@ fn cursors(connection: &Connection, build: i64) -> Result<Vec<BuildCursor>, Data
     Ok(cursors)
 }
 
+fn plan(connection: &Connection, build: i64) -> Result<Vec<(Lane, Offset)>, DatabaseError> {
+    let sql = "SELECT lanes FROM promethean_plans WHERE build = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let lanes: Option<String> = statement.query_row(params![build], |row| row.get(0)).optional()?;
+    let Some(lanes) = lanes else {
+        return Ok(Vec::new());
+    };
+    let lanes: Vec<(i64, Offset)> = serde_json::from_str(&lanes)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    Ok(lanes.into_iter().map(|(lane, next)| (lane_of(lane), next)).collect())
+}
+
+/// Keeps in which order lanes are read, before anything is appended for it: durable at once.
+pub(crate) fn keep_plan(
+    connection: &mut Connection,
+    faults: &Faults,
+    build: i64,
+    plan: &[(Lane, Offset)],
+) -> Result<(), DatabaseError> {
+    let lanes: Vec<(i64, Offset)> =
+        plan.iter().map(|&(lane, next)| (lane_number(lane), next)).collect();
+    // Numbers have a JSON form.
+    let lanes = serde_json::to_string(&lanes).unwrap_or_default();
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let sql = "INSERT OR REPLACE INTO promethean_plans (build, lanes) VALUES (?1, ?2)";
+    let kept = faults.step().and_then(|()| connection.execute(sql, params![build, lanes]));
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    kept?;
+    Ok(())
+}
+
 /// A lane as SQLite keeps it, and back.
 pub(super) const fn lane_number(lane: Lane) -> i64 {
     lane.id().get().cast_signed()
@@ -233,6 +269,7 @@ fn begin(transaction: &Transaction<'_>, wanted: &Requested) -> Result<Build, Dat
         phase,
         counts: Counts::default(),
         cursors: Vec::new(),
+        plan: Vec::new(),
     };
     for view in &wanted.views {
         let table = build.table(&view.name);
@@ -257,6 +294,38 @@ fn insert_cursor(
         cursor.next.get().cast_signed(),
         cursor.begun.get().cast_signed(),
     ])?;
+    Ok(())
+}
+
+/// A view has one projection, also one that does not run now.
+fn check_owner(transaction: &Transaction<'_>, wanted: &Requested) -> Result<(), DatabaseError> {
+    let sql = "SELECT projection FROM promethean_views WHERE view = ?1";
+    for view in &wanted.views {
+        let owner: Option<String> =
+            transaction.query_row(sql, params![view.name], |row| row.get(0)).optional()?;
+        if let Some(owner) = owner.filter(|owner| *owner != wanted.projection) {
+            return Err(DatabaseError::Taken { view: view.name.clone(), owner });
+        }
+    }
+    Ok(())
+}
+
+/// Removes all that there is of a projection: views, cursors, what is half built.
+pub(crate) fn forget(connection: &mut Connection, projection: &str) -> Result<(), DatabaseError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let views: Vec<String> = transaction
+        .prepare("SELECT view FROM promethean_views WHERE projection = ?1")?
+        .query_map(params![projection], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let views: Vec<View> = views.into_iter().map(View::new).collect();
+    for state in [BuildState::Building, BuildState::Live] {
+        if let Some(build) = Build::find(&transaction, projection, state)? {
+            remove(&transaction, &build, &views)?;
+        }
+    }
+    let sql = "DELETE FROM promethean_views WHERE projection = ?1";
+    transaction.execute(sql, params![projection])?;
+    transaction.commit()?;
     Ok(())
 }
 
@@ -299,7 +368,9 @@ fn remove(
         transaction
             .execute_batch(&format!("DROP TABLE IF EXISTS \"{}\"", build.table(&view.name)))?;
     }
-    for table in ["promethean_cursors", "promethean_graves", "promethean_builds"] {
+    let tables =
+        ["promethean_cursors", "promethean_graves", "promethean_plans", "promethean_builds"];
+    for table in tables {
         let sql = format!("DELETE FROM {table} WHERE build = ?1");
         transaction.execute(&sql, params![build.number])?;
     }

@@ -54,6 +54,10 @@ CREATE TABLE IF NOT EXISTS promethean_graves (
   offset INTEGER NOT NULL,
   PRIMARY KEY (build, view, key)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS promethean_plans (
+  build INTEGER PRIMARY KEY,
+  lanes TEXT NOT NULL
+);
 CREATE INDEX IF NOT EXISTS promethean_graves_at ON promethean_graves (build, at);
 ";
 

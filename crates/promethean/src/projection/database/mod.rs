@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use apply::{Batch, CursorMove, Table};
 pub use builds::Counts;
-pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested};
+pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested, forget, keep_plan};
 pub(crate) use rows::{COLUMNS, Rows, StoredRow, get, read_row, rows};
 
 use super::limits::{
@@ -46,6 +46,14 @@ pub enum DatabaseError {
         found: i64,
         /// The newest that is known.
         known: i64,
+    },
+    /// The view was made by another projection.
+    #[error("view {view} was made by projection {owner}; forget that one, or choose another name")]
+    Taken {
+        /// The view.
+        view: String,
+        /// Whose it is.
+        owner: String,
     },
     /// Another one moved the cursor: nothing was written.
     #[error("another process keeps this projection too: its cursor has moved")]
