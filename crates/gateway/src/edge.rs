@@ -1,10 +1,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use promethean::Bus;
 use promethean::store::Put;
+use promethean::{Bus, PublishOptions};
 use promethean_event::{EventId, Key, Payload, Topic};
 use tokio::sync::watch;
 
@@ -109,12 +108,35 @@ impl Edge {
         Ok(())
     }
 
+    /// How events are published: as durably as the most demanding of their topics.
+    pub(crate) fn publish_options<'a>(
+        &self,
+        topics: impl Iterator<Item = &'a Topic>,
+    ) -> PublishOptions {
+        let known = &self.settings.durabilities;
+        let wanted = topics.map(|topic| known.get(topic).copied().unwrap_or_default());
+        let durability = if known.is_empty() { None } else { wanted.max() };
+        PublishOptions { durability: durability.unwrap_or_default(), ..PublishOptions::default() }
+    }
+
     pub(crate) fn count_refusal(&self, code: Code) {
         self.metrics.refused.add(code.as_str(), "", 1);
     }
 
-    pub(crate) fn count_published(&self, topic: &Topic) {
-        self.metrics.published.of(topic.as_str(), "").fetch_add(1, Ordering::Relaxed);
+    /// Counts events that were stored. Most batches are of one topic, which is looked up once.
+    pub(crate) fn count_published<'a>(&self, mut topics: impl Iterator<Item = &'a Topic>) {
+        let Some(mut topic) = topics.next() else {
+            return;
+        };
+        let mut count = 1;
+        for next in topics {
+            if next != topic {
+                self.metrics.published.add(topic.as_str(), "", count);
+                (topic, count) = (next, 0);
+            }
+            count += 1;
+        }
+        self.metrics.published.add(topic.as_str(), "", count);
     }
 }
 

@@ -1,9 +1,15 @@
 //! What went wrong in the bus, as a refusal to a client. Texts of the bus about what the client
 //! sent are passed on; texts about disks and drivers are not.
 
+use promethean::causality::CausalityError;
+use promethean::jobs::JobError;
 use promethean::member::Refusal;
+use promethean::projection::{PastError, ProjectionError, ViewError};
 use promethean::store::{AppendError, ReadError, SaveError};
-use promethean::{AckError, DeadLetterError, GroupError, PublishError};
+use promethean::{
+    AckError, AsOfError, CutOverError, DeadLetterError, EvolutionError, GroupError, PolicyError,
+    PublishError, RegisterError, RetireError,
+};
 
 use crate::filter::FilterError;
 use crate::rejection::{Code, Rejection};
@@ -15,6 +21,10 @@ impl From<PublishError> for Rejection {
             PublishError::Define { source, .. } => source.into(),
             PublishError::UnknownTopic(_) => Self::new(Code::NotFound, error.to_string()),
             PublishError::System(_) => Self::plain(Code::Forbidden),
+            PublishError::Refused(refusal) => {
+                Self::new(Code::SchemaInvalid, refusal.to_string()).with("refused", &refusal.events)
+            }
+            PublishError::Schemas(_) => Self::plain(Code::NotReady).after_ms(1_000),
             other => Self::new(Code::InvalidEvent, other.to_string()),
         }
     }
@@ -32,7 +42,7 @@ impl From<AppendError> for Rejection {
                 return Self::plain(Code::NotReady).after_ms(1_000);
             }
             AppendError::NoSpace => return Self::plain(Code::NoSpace),
-            AppendError::StorageFailed(_) => return Self::plain(Code::ReadOnly),
+            AppendError::StorageFailed(_) => return Self::plain(Code::StorageFailed),
             AppendError::Indeterminate(_) => {
                 return Self::new(Code::Indeterminate, "publish again with the same id");
             }
@@ -135,5 +145,133 @@ impl From<AckError> for Rejection {
 impl From<FilterError> for Rejection {
     fn from(error: FilterError) -> Self {
         Self::new(Code::InvalidFilter, error.to_string())
+    }
+}
+
+impl From<RegisterError> for Rejection {
+    fn from(error: RegisterError) -> Self {
+        let code = match &error {
+            RegisterError::System(_) => return Self::plain(Code::Forbidden),
+            RegisterError::Topic(_)
+            | RegisterError::Document(_)
+            | RegisterError::BadHop(_)
+            | RegisterError::NothingBefore => Code::BadRequest,
+            RegisterError::TooLarge => Code::TooLarge,
+            RegisterError::TooMany => Code::Quota,
+            RegisterError::OtherCasters(_) | RegisterError::OtherVersion { .. } => Code::Conflict,
+            RegisterError::Refused(plan) => {
+                return Self::new(Code::Incompatible, error.to_string()).with("plan", plan);
+            }
+            RegisterError::Contended => return Self::plain(Code::NotReady).after_ms(100),
+            RegisterError::Read(error) => return error.clone().into(),
+            RegisterError::Save(error) => return error.clone().into(),
+            _ => return Self::plain(Code::Internal),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PolicyError> for Rejection {
+    fn from(error: PolicyError) -> Self {
+        match error {
+            PolicyError::Register(error) => error.into(),
+            other => Self::new(Code::Conflict, other.to_string()),
+        }
+    }
+}
+
+impl From<RetireError> for Rejection {
+    fn from(error: RetireError) -> Self {
+        match error {
+            RetireError::Unknown { .. } => Self::new(Code::NotFound, error.to_string()),
+            RetireError::Register(error) => error.into(),
+            RetireError::Read(error) => error.into(),
+            other => Self::new(Code::Conflict, other.to_string()),
+        }
+    }
+}
+
+impl From<EvolutionError> for Rejection {
+    fn from(error: EvolutionError) -> Self {
+        match error {
+            EvolutionError::Register(error) => error.into(),
+            EvolutionError::Policy(error) => error.into(),
+            other => Self::new(Code::Conflict, other.to_string()),
+        }
+    }
+}
+
+impl From<CutOverError> for Rejection {
+    fn from(error: CutOverError) -> Self {
+        match error {
+            CutOverError::Evolution(error) => error.into(),
+            CutOverError::Read(error) => error.into(),
+            CutOverError::Publish { source, .. } => (*source).into(),
+            other => Self::new(Code::Conflict, other.to_string()),
+        }
+    }
+}
+
+impl From<ViewError> for Rejection {
+    fn from(error: ViewError) -> Self {
+        let code = match &error {
+            ViewError::UnknownView(_) => Code::BadRequest,
+            ViewError::Running(_) | ViewError::Taken { .. } | ViewError::Rebuilding(_) => {
+                Code::Conflict
+            }
+            ViewError::Behind(_) => {
+                return Self::new(Code::NotReady, error.to_string()).after_ms(1_000);
+            }
+            ViewError::Stopped(_) => Code::NotReady,
+            ViewError::Projection(ProjectionError::NoTopic(_)) => Code::BadRequest,
+            ViewError::Projection(ProjectionError::Read(error)) => return error.clone().into(),
+            _ => {
+                tracing::warn!(%error, "a view could not be read");
+                return Self::plain(Code::Internal);
+            }
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PastError> for Rejection {
+    fn from(error: PastError) -> Self {
+        match error {
+            PastError::View(error) => error.into(),
+            PastError::AsOf(AsOfError::Read(error)) => error.into(),
+            PastError::AsOf(AsOfError::TooManyEvents) | PastError::TooLong { .. } => {
+                Self::new(Code::TooLarge, error.to_string())
+            }
+            PastError::Version(_) => Self::new(Code::NotFound, error.to_string()),
+            other => Self::new(Code::BadRequest, other.to_string()),
+        }
+    }
+}
+
+impl From<CausalityError> for Rejection {
+    fn from(error: CausalityError) -> Self {
+        match error {
+            CausalityError::Read(error) => error.into(),
+            other => {
+                tracing::warn!(error = %other, "causes could not be looked up");
+                Self::plain(Code::Internal)
+            }
+        }
+    }
+}
+
+impl From<JobError> for Rejection {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Spec(_) => Self::new(Code::BadRequest, error.to_string()),
+            JobError::Unknown(_) => Self::new(Code::NotFound, error.to_string()),
+            JobError::Over(_) | JobError::TopicReplaced(_) => {
+                Self::new(Code::Conflict, error.to_string())
+            }
+            JobError::Read(error) => error.into(),
+            JobError::Save(error) => error.into(),
+            JobError::Publish(error) => error.into(),
+            _ => Self::plain(Code::Internal),
+        }
     }
 }

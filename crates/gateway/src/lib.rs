@@ -9,7 +9,11 @@
 
 mod settings;
 
+mod shelf;
+
 mod listener;
+
+mod indoor;
 
 mod tls;
 
@@ -41,6 +45,8 @@ mod clock;
 
 pub mod limits;
 
+pub use indoor::Indoor;
 pub use listener::{Server, ServerHandle, StartError};
 pub use settings::{Access, Bounds, PORT, Rates, Settings, SettingsError, TlsFiles, Waived};
+pub use shelf::{CACHE_CONTROL, Shelf};
 pub use tls::TlsError;

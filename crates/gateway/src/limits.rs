@@ -96,3 +96,17 @@ const _: () = {
     assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);
     assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
 };
+
+/// Stored events that a schema is inferred from, unless told otherwise.
+pub const INFERRED_EVENTS: usize = 1_000;
+/// Most stored events that a schema is inferred from.
+pub const INFERRED_EVENTS_MAX: usize = 100_000;
+
+/// How long a request may wait for a view to come to a position.
+pub const VIEW_WAIT_MS_MAX: u64 = 30_000;
+/// How long a request may wait for another document.
+pub const VIEW_WATCH_S_MAX: u64 = 60;
+/// Most events of a trace.
+pub const TRACE_EVENTS_MAX: usize = 1_000;
+/// Most steps of a trace in either direction.
+pub const TRACE_DEPTH_MAX: u32 = 100;

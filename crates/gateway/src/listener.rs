@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
-use crate::access::KeySetError;
+use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Peer};
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
@@ -75,6 +75,13 @@ impl ServerHandle {
                 authenticator.jwt().map_or(Ok(()), |jwt| jwt.keys_installed(document))
             }
             Access::Anonymous => Ok(()),
+        }
+    }
+
+    /// Takes static tokens that the operator has changed. Who is connected stays so.
+    pub fn install_tokens(&self, tokens: TokenTable) {
+        if let Access::Required(authenticator) = &self.edge.settings.access {
+            authenticator.tokens_installed(tokens);
         }
     }
 
@@ -137,7 +144,7 @@ impl Server {
 
 /// Connections that are open, by address.
 #[derive(Debug, Default)]
-struct Doors {
+pub(crate) struct Doors {
     open: Mutex<(usize, HashMap<IpAddr, usize>)>,
     left: Notify,
 }
@@ -152,7 +159,7 @@ pub(crate) struct Door {
 
 /// Why there is no room.
 #[derive(Debug, Clone, Copy)]
-enum Full {
+pub(crate) enum Full {
     All,
     Address,
 }
@@ -165,7 +172,7 @@ impl Doors {
         }
     }
 
-    fn enter(self: &Arc<Self>, edge: &Arc<Edge>, ip: IpAddr) -> Result<Door, Full> {
+    pub(crate) fn enter(self: &Arc<Self>, edge: &Arc<Edge>, ip: IpAddr) -> Result<Door, Full> {
         let bounds = &edge.settings.bounds;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.0 >= bounds.connections {

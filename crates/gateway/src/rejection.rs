@@ -73,6 +73,8 @@ codes! {
     SlowRequest = "slow_request", 408, 1008, "The request took too long to arrive";
     /// The state of the resource does not allow it.
     Conflict = "conflict", 409, 1008, "The state does not allow this";
+    /// A schema that would break readers, writers or what is stored; `plan` says how.
+    Incompatible = "incompatible", 409, 1008, "The schema would break something";
     /// The id is taken by another event.
     IdConflict = "id_conflict", 409, 1008, "The id belongs to another event";
     /// An ack with the token of another delivery, or after the lease ended.
@@ -103,7 +105,9 @@ codes! {
     Internal = "internal", 500, 1011, "The server made a mistake";
     /// Starting, stopping, or too busy.
     NotReady = "not_ready", 503, 1013, "The server is not ready";
-    /// The log refuses writes until restart.
+    /// A write or a sync has failed: nothing is written any more until the server starts again.
+    StorageFailed = "storage_failed", 503, 1013, "A write to the disk has failed";
+    /// What is asked for cannot write at the moment.
     ReadOnly = "read_only", 503, 1013, "The store takes no writes";
     /// The connection is closed because the server stops.
     GoingAway = "going_away", 503, 1012, "The server is restarting";
@@ -132,6 +136,7 @@ impl Code {
                 | Self::RateLimited
                 | Self::Limit
                 | Self::NotReady
+                | Self::StorageFailed
                 | Self::ReadOnly
                 | Self::GoingAway
                 | Self::Indeterminate
@@ -151,17 +156,26 @@ pub struct Rejection {
     pub detail: Cow<'static, str>,
     /// When to try again.
     pub retry_ms: Option<u64>,
+    /// More of it, for programs: a member of the problem document.
+    pub more: Option<Box<(&'static str, serde_json::Value)>>,
 }
 
 impl Rejection {
     /// A refusal with its own words.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: detail.into(), retry_ms: None }
+        Self { code, detail: detail.into(), retry_ms: None, more: None }
+    }
+
+    /// Says more, for programs.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &impl Serialize) -> Self {
+        self.more = serde_json::to_value(value).ok().map(|value| Box::new((name, value)));
+        self
     }
 
     /// A refusal that has nothing to add.
     pub const fn plain(code: Code) -> Self {
-        Self { code, detail: Cow::Borrowed(code.title()), retry_ms: None }
+        Self { code, detail: Cow::Borrowed(code.title()), retry_ms: None, more: None }
     }
 
     /// Says when to try again.
@@ -182,6 +196,7 @@ impl Rejection {
             instance: Instance(request),
             retryable: self.code.retryable(),
             retry_ms: self.retry_ms,
+            more: self.more.iter().map(|more| (more.0, &more.1)).collect(),
         }
     }
 
@@ -208,6 +223,8 @@ pub struct Problem<'a> {
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_ms: Option<u64>,
+    #[serde(flatten)]
+    more: std::collections::BTreeMap<&'static str, &'a serde_json::Value>,
 }
 
 #[derive(Debug)]
@@ -286,7 +303,7 @@ mod tests {
             let (name, status, close) = (code.as_str(), code.status(), code.close());
             let retry = if code.retryable() { "yes" } else { "no" };
             let row = format!("| `{name}` | {status} | {close} | {retry} |");
-            assert!(text.contains(&row), "PROTOCOL.md, section 5, lacks: {row}");
+            assert!(text.contains(&row), "PROTOCOL.md, section 6, lacks: {row}");
         }
         let rows =
             text.lines().filter(|line| line.ends_with("| yes |") || line.ends_with("| no |"));

@@ -1,11 +1,16 @@
 //! What an operator decides about the edge. Checked once, before anything is bound.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use promethean::store::Durability;
+use promethean_event::Topic;
+
 use crate::access::Authenticator;
 use crate::quota::Rate;
+use crate::shelf::Shelf;
 
 /// The port, unless told otherwise.
 pub const PORT: u16 = 7766;
@@ -128,6 +133,10 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// How often somebody may publish. Default: as often as they like.
     pub rates: Rates,
+    /// Topics whose publishers are answered earlier than when their events are synced. Default: none.
+    pub durabilities: HashMap<Topic, Durability>,
+    /// Views, causes and jobs. Default: none.
+    pub shelf: Shelf,
     /// Other bounds.
     pub bounds: Bounds,
 }
@@ -166,6 +175,8 @@ impl Settings {
             origins: Vec::new(),
             hosts: Vec::new(),
             rates: Rates::default(),
+            durabilities: HashMap::new(),
+            shelf: Shelf::default(),
             bounds: Bounds::default(),
         }
     }

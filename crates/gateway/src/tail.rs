@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use promethean::Reader;
 use promethean::store::{Lane, PageLimit, Read, ReadError};
 use promethean_event::frame::Gap;
 use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic};
@@ -31,6 +32,8 @@ pub(crate) struct TailWish {
     pub(crate) after: Vec<Cursor>,
     pub(crate) filter: Option<Expression>,
     pub(crate) principal: Principal,
+    /// Brings events to a version, if one was asked for.
+    pub(crate) reader: Option<Reader>,
 }
 
 /// Something that was followed.
@@ -189,11 +192,34 @@ impl Tail {
                     reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
                 })
             }));
-            let filter = self.wish.filter.as_ref();
-            let wanted = |event: &Event| filter.is_none_or(|filter| filter.wants(event));
-            let events = page.events.into_iter().map(|stored| stored.event).filter(wanted);
-            found.extend(events.map(|event| Followed::Event(Box::new(event))));
+            for stored in page.events {
+                let followed = match &self.wish.reader {
+                    Some(reader) => decoded(reader, &stored.event),
+                    None => Followed::Event(Box::new(stored.event)),
+                };
+                let filter = self.wish.filter.as_ref();
+                let wanted = match (&followed, filter) {
+                    (Followed::Event(event), Some(filter)) => filter.wants(event),
+                    _ => true,
+                };
+                found.extend(wanted.then_some(followed));
+            }
         }
         Ok(found)
+    }
+}
+
+/// An event in the form that was asked for; one that cannot be brought to it is a gap, with the
+/// reason.
+fn decoded(reader: &Reader, event: &Event) -> Followed {
+    match reader.decode(event) {
+        Ok(event) => Followed::Event(Box::new(event)),
+        Err(error) => Followed::Gap(Gap {
+            topic: event.topic.clone(),
+            partition: event.partition,
+            from: event.offset,
+            to: event.offset.next(),
+            reason: Cow::Owned(error.reason.to_string()),
+        }),
     }
 }

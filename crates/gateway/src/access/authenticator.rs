@@ -1,3 +1,5 @@
+use std::sync::{PoisonError, RwLock};
+
 use super::jwt::{JwtVerifier, Refused};
 use super::policy::RuleTemplate;
 use super::principal::Principal;
@@ -19,7 +21,7 @@ pub enum AuthFailure {
 /// rules on top of what they allow.
 #[derive(Debug, Default)]
 pub struct Authenticator {
-    tokens: TokenTable,
+    tokens: RwLock<TokenTable>,
     jwt: Option<JwtVerifier>,
     rules: Vec<RuleTemplate>,
 }
@@ -27,7 +29,12 @@ pub struct Authenticator {
 impl Authenticator {
     /// Accepts these.
     pub fn new(tokens: TokenTable, jwt: Option<JwtVerifier>, rules: Vec<RuleTemplate>) -> Self {
-        Self { tokens, jwt, rules }
+        Self { tokens: RwLock::new(tokens), jwt, rules }
+    }
+
+    /// Takes other static tokens instead of those it had. Who is connected stays so.
+    pub fn tokens_installed(&self, tokens: TokenTable) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
     /// What verifies tokens of an issuer, for whoever fetches its keys.
@@ -41,7 +48,8 @@ impl Authenticator {
             return Err(AuthFailure::Refused("too long"));
         }
         let principal = if TokenTable::claims(credential) {
-            self.tokens.verify(credential).ok_or(AuthFailure::Refused("no such static token"))?
+            let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+            tokens.verify(credential).ok_or(AuthFailure::Refused("no such static token"))?
         } else {
             let jwt = self.jwt.as_ref().ok_or(AuthFailure::Refused("not a static token"))?;
             jwt.verify(credential, now_ms).map_err(|refused| match refused {
@@ -105,5 +113,7 @@ mod tests {
             authenticator.authenticate(&minted.secret, 1000).unwrap_err(),
             AuthFailure::Refused("expired")
         );
+        authenticator.tokens_installed(TokenTable::default());
+        assert!(authenticator.authenticate(&minted.secret, 999).is_err(), "it was taken back");
     }
 }

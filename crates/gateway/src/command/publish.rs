@@ -76,11 +76,12 @@ fn store(
     let edge = Arc::clone(&session.edge);
     let begun = edge.clock.elapsed();
     let topics: Vec<Topic> = events.iter().map(|event| event.topic.clone()).collect();
+    let options = edge.publish_options(topics.iter());
     async move {
-        let result = edge.bus.publish_batch(events).await;
+        let result = edge.bus.publish_with(events, options).await;
         edge.metrics.publishing.record(edge.clock.elapsed().saturating_sub(begun));
         let result = result.map_err(Rejection::from).map(|published| {
-            topics.iter().for_each(|topic| edge.count_published(topic));
+            edge.count_published(topics.iter());
             let place = |one: &promethean::Published| Place {
                 id: one.id,
                 partition: one.partition,

@@ -2,8 +2,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean::{Filter, Mode, Start};
-use promethean_event::frame::{AckMode, Corr, From, GroupMode, ServerFrame, Subscribe};
+use promethean::{Filter, Mode, Ordered, Park, Reads, Start};
+use promethean_event::frame::{
+    AckMode, Corr, From, GroupMode, GroupOrder, GroupPark, NamedForm, ReadsForm, ServerFrame,
+    Subscribe, SubscribeOpts,
+};
 use promethean_event::{GroupName, Timestamp};
 
 use crate::access::{Action, Principal, Resource, authorize};
@@ -13,6 +16,10 @@ use crate::limits::{EVENTS_FRAME_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX};
 use crate::rejection::{Code, Rejection};
 use crate::session::{Dialect, Done, Feed, Session, Subscription, Success};
 use crate::tail::{Begin, Tail, TailWish};
+
+/// What a group has that says only one of its two delays.
+const BACKOFF_MS: u32 = 200;
+const BACKOFF_MS_MAX: u32 = 60_000;
 
 /// Which frame it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,12 +139,7 @@ async fn join(
         }
         join = join.ack_timeout(Duration::from_millis(millis.into()));
     }
-    if let Some(attempts) = opts.max_attempts {
-        join = join.max_attempts(attempts);
-    }
-    if opts.mode == Some(GroupMode::Partitioned) {
-        join = join.mode(Mode::Partitioned);
-    }
+    join = settled(join, opts);
     if let Some(credit) = opts.credit {
         join = join.credits(credit);
     }
@@ -146,6 +148,37 @@ async fn join(
         join = join.filter(Filter::new(&name, move |event| expression.wants(event)));
     }
     Ok(Feed::Member(join.member().await?))
+}
+
+/// How the group delivers, as far as it was said.
+fn settled(mut join: promethean::Subscribe, opts: &SubscribeOpts) -> promethean::Subscribe {
+    let millis = |ms: u32| Duration::from_millis(ms.into());
+    if let Some(form) = opts.reads {
+        join = join.reads(reads(form));
+    }
+    if let Some(attempts) = opts.max_attempts {
+        join = join.max_attempts(attempts);
+    }
+    if opts.mode == Some(GroupMode::Partitioned) {
+        join = join.mode(Mode::Partitioned);
+    }
+    if opts.ordered == Some(GroupOrder::None) {
+        join = join.ordered(Ordered::None);
+    }
+    if opts.park == Some(GroupPark::Key) {
+        join = join.park(Park::Key);
+    }
+    if opts.backoff_ms.is_some() || opts.backoff_ms_max.is_some() {
+        let first = opts.backoff_ms.unwrap_or(BACKOFF_MS);
+        join = join.backoff(millis(first), millis(opts.backoff_ms_max.unwrap_or(BACKOFF_MS_MAX)));
+    }
+    if let Some(ms) = opts.drain_ms {
+        join = join.drain(millis(ms));
+    }
+    if opts.hold == Some(true) {
+        join = join.hold();
+    }
+    join
 }
 
 async fn follow(
@@ -166,14 +199,27 @@ async fn follow(
         From::Ts => Begin::At(opts.ts.unwrap_or(Timestamp::from_millis(0))),
         From::AfterId => Begin::AfterId(opts.after_id.ok_or_else(|| needs("after_id"))?),
     };
+    let reader = match opts.reads.map(reads) {
+        None | Some(Reads::Written) => None,
+        Some(reads) => Some(edge.bus.reader(reads).await?),
+    };
     let wish = TailWish {
         topics: wish.topics.clone(),
         begin,
         after: opts.after.clone(),
         filter,
         principal: principal.clone(),
+        reader,
     };
     Tail::start(Arc::clone(edge), wish).await
+}
+
+const fn reads(form: ReadsForm) -> Reads {
+    match form {
+        ReadsForm::Version(version) => Reads::Version(version),
+        ReadsForm::Named(NamedForm::Latest) => Reads::Latest,
+        ReadsForm::Named(NamedForm::Written) => Reads::Written,
+    }
 }
 
 fn needs(member: &str) -> Rejection {

@@ -106,8 +106,9 @@ impl Query {
 
     /// Refuses names that a resource does not have: a misspelt filter would otherwise show all.
     pub(super) fn only(&self, names: &[&str]) -> Result<(), Rejection> {
+        let is_any = names.contains(&"*");
         for (index, (name, _)) in self.0.iter().enumerate() {
-            if !names.contains(&name.as_str()) {
+            if !is_any && !names.contains(&name.as_str()) {
                 let known = names.join(", ");
                 let name: String = name.chars().take(64).collect();
                 return Err(bad(format!("there is no parameter {name:?}; there are: {known}")));
@@ -118,6 +119,11 @@ impl Query {
             }
         }
         Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
@@ -157,4 +163,14 @@ impl Query {
 
 fn bad(detail: String) -> Rejection {
     Rejection::new(Code::BadRequest, detail)
+}
+
+/// A body that has to be an object. Without this, an array would be taken for the members of a
+/// structure in their order, which nobody means.
+pub(super) fn object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_some_and(|&first| first != b'{') {
+        return Err(serde::de::Error::custom("a JSON object is needed here"));
+    }
+    serde_json::from_slice(body)
 }

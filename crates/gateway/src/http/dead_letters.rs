@@ -1,13 +1,15 @@
 use axum::response::Response;
 use futures_util::FutureExt;
-use promethean::{DeadLetterEntry, DeadLetterQuery, DeadLetterState, ReplayDeadLetters};
-use promethean_event::{EventId, GroupName, Offset};
-use serde::Serialize;
+use promethean::{DeadLetterEntry, DeadLetterQuery, DeadLetterState, ReplayDeadLetters, ReplayTo};
+use promethean_event::{EventId, GroupName, Headers, Key, NewEvent, Payload};
+use serde::{Deserialize, Serialize};
 
 use super::answer;
-use super::call::Call;
+use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::scan::reader;
 use crate::access::Action;
+use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
 
 pub(super) const LIST: Endpoint = Endpoint {
@@ -15,7 +17,7 @@ pub(super) const LIST: Endpoint = Endpoint {
     path: "/dead-letters",
     guard: Guard::Server(Action::DlqRead),
     summary: "Events that groups have given up, oldest first by topic.",
-    query: &["topic", "group", "fingerprint", "limit"],
+    query: &["topic", "group", "fingerprint", "id", "state", "limit", "reads"],
     act: |call| list(call).boxed(),
 };
 
@@ -23,7 +25,7 @@ pub(super) const REPLAY: Endpoint = Endpoint {
     method: Verb::Post,
     path: "/dead-letters/{id}/replay",
     guard: Guard::Server(Action::DlqReplay),
-    summary: "Gives a dead letter back to the group that gave it up, and to no other.",
+    summary: "Gives a dead letter back to the group that gave it up and to no other, or as the body says.",
     query: &[],
     act: |call| replay(call).boxed(),
 };
@@ -45,10 +47,12 @@ struct Letters {
 #[derive(Serialize)]
 struct Letter {
     id: EventId,
-    offset: Offset,
     state: DeadLetterState,
     #[serde(flatten)]
     letter: promethean::DeadLetter,
+    /// Why the original is as it was written, though another form was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
 }
 
 /// A dead letter shows the event: who may not read the topic does not see it.
@@ -61,13 +65,31 @@ async fn list(call: Call) -> Result<Response, Rejection> {
     query.topics = call.query.parsed("topic")?;
     query.group = call.query.parsed::<GroupName>("group")?;
     query.fingerprint = call.query.text("fingerprint").map(str::to_owned);
+    query.ids = call.query.parsed::<EventId>("id")?.into_iter().collect();
+    query.state = match call.query.text("state") {
+        None | Some("waiting") => Some(DeadLetterState::Waiting),
+        Some("replayed") => Some(DeadLetterState::Replayed),
+        Some("discarded") => Some(DeadLetterState::Discarded),
+        Some("all") => None,
+        Some(_) => {
+            let known = "state is waiting, replayed, discarded or all";
+            return Err(Rejection::new(Code::BadRequest, known));
+        }
+    };
     query.max = call.query.limit()?;
-    let found = call.edge.bus.dead_letters(&query).await?;
-    let found = found.into_iter().filter(|entry| readable(&call, entry));
+    let found = match reader(&call).await? {
+        Some(reader) => reader.dead_letters(&query).await?,
+        None => {
+            let found = call.edge.bus.dead_letters(&query).await?;
+            found.into_iter().map(|entry| (entry, None)).collect()
+        }
+    };
     let dead_letters = found
-        .map(|entry| {
-            let DeadLetterEntry { id, offset, letter, state, .. } = entry;
-            Letter { id, offset, state, letter }
+        .into_iter()
+        .filter(|(entry, _)| readable(&call, entry))
+        .map(|(entry, error)| {
+            let DeadLetterEntry { id, letter, state, .. } = entry;
+            Letter { id, state, letter, unreadable: error.map(|error| error.to_string()) }
         })
         .collect();
     answer::json(200, &Letters { dead_letters })
@@ -87,9 +109,49 @@ struct Outcome {
     left: usize,
 }
 
-async fn replay(call: Call) -> Result<Response, Rejection> {
+/// To whom a dead letter goes, and as what. Absent: to the group that gave it up, as it was.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wish {
+    to: Receiver,
+    /// Publishes this instead of what was given up.
+    event: Option<Changed>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Receiver {
+    #[default]
+    FailingGroup,
+    AllGroups,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Changed {
+    payload: Payload,
+    #[serde(default)]
+    key: Option<Key>,
+    #[serde(default)]
+    headers: Headers,
+}
+
+async fn replay(mut call: Call) -> Result<Response, Rejection> {
     let id = named(&call).await?;
-    let wish = ReplayDeadLetters::new(DeadLetterQuery::waiting().id(id));
+    let body = call.body(BODY_BYTES_MAX).await?;
+    let asked = if body.is_empty() { Ok(Wish::default()) } else { object(&body) };
+    let Wish { to, event } =
+        asked.map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    let mut wish = ReplayDeadLetters::new(DeadLetterQuery::waiting().id(id));
+    if matches!(to, Receiver::AllGroups) {
+        wish = wish.to(ReplayTo::AllGroups);
+    }
+    if let Some(Changed { payload, key, headers }) = event {
+        wish = wish.transform(move |original| {
+            let (payload, key, headers) = (payload.clone(), key.clone(), headers.clone());
+            Some(NewEvent { payload, key, headers, ..original })
+        });
+    }
     let report = call.edge.bus.replay_dead_letters(&wish).await?;
     let outcome = Outcome { replayed: report.replayed.len(), left: report.left.len() };
     if outcome.replayed == 0 {

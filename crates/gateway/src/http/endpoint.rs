@@ -50,6 +50,8 @@ pub(crate) struct Endpoint {
 pub(crate) enum Verb {
     Get,
     Post,
+    Put,
+    Delete,
 }
 
 impl Verb {
@@ -57,6 +59,8 @@ impl Verb {
         match self {
             Self::Get => "get",
             Self::Post => "post",
+            Self::Put => "put",
+            Self::Delete => "delete",
         }
     }
 
@@ -64,6 +68,8 @@ impl Verb {
         match self {
             Self::Get => MethodFilter::GET,
             Self::Post => MethodFilter::POST,
+            Self::Put => MethodFilter::PUT,
+            Self::Delete => MethodFilter::DELETE,
         }
     }
 }
@@ -178,7 +184,7 @@ pub(super) fn admit_request(edge: &Edge, request: &Request) -> Result<(), Reject
     if request.headers().get_all(header::ORIGIN).iter().any(foreign) {
         return Err(Rejection::plain(Code::OriginRefused));
     }
-    if edge.is_draining() && request.method() == Method::POST {
+    if edge.is_draining() && request.method() != Method::GET {
         return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
     }
     Ok(())

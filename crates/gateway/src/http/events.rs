@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::{FutureExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp, Topic};
@@ -20,7 +20,7 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
-use super::scan::Scan;
+use super::scan::{Scan, reader};
 use crate::access::Action;
 use crate::edge::stopped;
 use crate::filter::Expression;
@@ -33,11 +33,11 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
     path: "/events/{topic}",
     guard: Guard::Topics(Action::Read),
     summary: "Events of a topic: a page, or with Accept: text/event-stream all as they come.",
-    query: &["from", "until", "after", "filter", "limit", "partition"],
+    query: &["from", "until", "after", "filter", "limit", "partition", "reads"],
     act: |call| events(call).boxed(),
 };
 
-const STREAM: &str = "text/event-stream";
+pub(super) const STREAM: &str = "text/event-stream";
 const CLOUD_BATCH: &str = "application/cloudevents-batch+json";
 /// A comment keeps proxies from closing a stream that is quiet.
 const QUIET: Duration = Duration::from_secs(15);
@@ -86,18 +86,32 @@ async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {
         after,
         filter: call.query.text("filter").map(Expression::compile).transpose()?,
         principal: call.principal.clone(),
+        reader: reader(&call).await?,
     };
+    stream_of(&call, wish, write_id).await
+}
+
+/// What is followed, as an event stream that says at once where it begins: a client that is cut
+/// off before the first event misses nothing either.
+pub(super) async fn stream_of(
+    call: &Call,
+    wish: TailWish,
+    id: fn(&[Cursor]) -> String,
+) -> Result<Response, Rejection> {
     let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
+    let first = Bytes::from(format!("id: {}\n\n", id(&tail.cursors())));
     let follow = Follow {
         tail,
         draining: call.edge.draining.subscribe(),
         expires: call.principal.expires_at_ms().map(|ms| call.edge.clock.instant_of(ms)),
+        id,
     };
     let pieces = stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
         let piece = follow.piece().await?;
         Some((Ok::<_, Infallible>(piece), Some(follow)))
     });
+    let pieces = stream::once(async { Ok(first) }).chain(pieces);
     Ok(answer::with_body(200, STREAM, Body::from_stream(pieces)))
 }
 
@@ -105,6 +119,7 @@ struct Follow {
     tail: Tail,
     draining: watch::Receiver<bool>,
     expires: Option<tokio::time::Instant>,
+    id: fn(&[Cursor]) -> String,
 }
 
 impl Follow {
@@ -141,7 +156,7 @@ impl Follow {
             // Only the last of a page knows how far all partitions are.
             if index == last {
                 out.extend_from_slice(b"\nid: ");
-                out.extend_from_slice(write_id(&self.tail.cursors()).as_bytes());
+                out.extend_from_slice((self.id)(&self.tail.cursors()).as_bytes());
             }
             out.extend_from_slice(b"\n\n");
         }

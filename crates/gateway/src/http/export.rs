@@ -56,6 +56,9 @@ async fn step(mut scan: Scan, edge: Arc<Edge>) -> (io::Result<Bytes>, State) {
             for gap in &found.gaps {
                 line(&mut out, &json!({ "gap": gap }));
             }
+            for event in &found.unreadable {
+                line(&mut out, &json!({ "unreadable": event }));
+            }
             match found.next {
                 Some(_) => return (Ok(out.into()), Some((scan, edge))),
                 None => json!({ "end": { "complete": true } }),

@@ -1,11 +1,12 @@
 use axum::response::Response;
 use futures_util::FutureExt;
-use promethean::{GroupLag, Move, Start};
+use promethean::member::MemberOptions;
+use promethean::{GroupLag, GroupSettings, Move, Start};
 use promethean_event::{Cursor, EventId, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::answer;
-use super::call::Call;
+use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
 use crate::access::Action;
 use crate::limits::BODY_BYTES_MAX;
@@ -36,6 +37,33 @@ pub(super) const SEEK: Endpoint = Endpoint {
     summary: "Says where a group would be moved, and moves it if the body says apply.",
     query: &[],
     act: |call| seek(call).boxed(),
+};
+
+pub(super) const SHOW: Endpoint = Endpoint {
+    method: Verb::Get,
+    path: "/groups/{group}",
+    guard: Guard::Server(Action::OpsRead),
+    summary: "How a group delivers, and how far it is behind.",
+    query: &[],
+    act: |call| show(call).boxed(),
+};
+
+pub(super) const DEFINE: Endpoint = Endpoint {
+    method: Verb::Post,
+    path: "/groups/{group}",
+    guard: Guard::Server(Action::CursorSet),
+    summary: "Makes a group, or gives one without members other settings.",
+    query: &[],
+    act: |call| define(call).boxed(),
+};
+
+pub(super) const REMOVE: Endpoint = Endpoint {
+    method: Verb::Delete,
+    path: "/groups/{group}",
+    guard: Guard::Server(Action::CursorSet),
+    summary: "Forgets a group that has no members.",
+    query: &[],
+    act: |call| remove(call).boxed(),
 };
 
 #[derive(Serialize)]
@@ -109,12 +137,71 @@ async fn lag(call: Call) -> Result<Response, Rejection> {
     answer::json(200, &Lags { groups })
 }
 
+#[derive(Serialize)]
+struct Shown {
+    settings: GroupSettings,
+    #[serde(flatten)]
+    lag: Lag,
+}
+
+async fn show(call: Call) -> Result<Response, Rejection> {
+    let group: GroupName = call.param("group")?;
+    let bus = &call.edge.bus;
+    let settings = bus.group_settings(&group).await?;
+    answer::json(200, &Shown { settings, lag: bus.lag(&group).await?.into() })
+}
+
+/// What a group is to be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Definition {
+    settings: GroupSettings,
+    /// Where it begins if it is new.
+    #[serde(default)]
+    from: Beginning,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Beginning {
+    #[default]
+    Latest,
+    Earliest,
+}
+
+async fn define(mut call: Call) -> Result<Response, Rejection> {
+    let group: GroupName = call.param("group")?;
+    let body = call.body(BODY_BYTES_MAX).await?;
+    let wish: Definition =
+        object(&body).map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    let from = match wish.from {
+        Beginning::Latest => Start::Latest,
+        Beginning::Earliest => Start::Earliest,
+    };
+    tracing::info!(%group, subject = call.principal.subject(), "a group is defined");
+    // A group is made by its first member, who need not stay.
+    let bus = &call.edge.bus;
+    drop(bus.join(&group, wish.settings, from, MemberOptions::default()).await?);
+    let settings = bus.group_settings(&group).await?;
+    answer::json(200, &Shown { settings, lag: bus.lag(&group).await?.into() })
+}
+
+async fn remove(call: Call) -> Result<Response, Rejection> {
+    let group: GroupName = call.param("group")?;
+    tracing::info!(%group, subject = call.principal.subject(), "a group is removed");
+    call.edge.bus.remove_group(&group).await?;
+    answer::json(200, &serde_json::json!({ "removed": group }))
+}
+
 /// Where to move a group.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wish {
     #[serde(default = "every_topic")]
     topics: Pattern,
+    /// With an offset: the one partition that is meant.
+    #[serde(default)]
+    partition: Option<Partition>,
     to: Goal,
     /// Without it, nothing is moved.
     #[serde(default)]
@@ -128,6 +215,7 @@ enum Goal {
     Latest,
     Ts(Timestamp),
     AfterId(EventId),
+    Offset(Offset),
 }
 
 #[expect(clippy::expect_used, reason = "the pattern is written down here, and is one")]
@@ -162,13 +250,14 @@ impl From<Move> for Moved {
 async fn seek(mut call: Call) -> Result<Response, Rejection> {
     let group: GroupName = call.param("group")?;
     let body = call.body(BODY_BYTES_MAX).await?;
-    let wish: Wish = serde_json::from_slice(&body)
-        .map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    let wish: Wish =
+        object(&body).map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
     let to = match wish.to {
         Goal::Earliest => Start::Earliest,
         Goal::Latest => Start::Latest,
         Goal::Ts(time) => Start::At(time),
         Goal::AfterId(id) => Start::AfterId(id),
+        Goal::Offset(next) => return seek_exactly(&call, &group, &wish, next).await,
     };
     let bus = &call.edge.bus;
     let moves = if wish.apply {
@@ -179,4 +268,31 @@ async fn seek(mut call: Call) -> Result<Response, Rejection> {
     };
     let moves = moves.into_iter().map(Moved::from).collect();
     answer::json(200, &Moves { applied: wish.apply, moves })
+}
+
+/// Moves a group in one partition to an offset.
+async fn seek_exactly(
+    call: &Call,
+    group: &GroupName,
+    wish: &Wish,
+    next: Offset,
+) -> Result<Response, Rejection> {
+    let needs = || {
+        let detail = "an offset needs one topic in \"topics\" and a \"partition\"";
+        Rejection::new(Code::BadRequest, detail)
+    };
+    let topic = wish.topics.as_topic().ok_or_else(needs)?;
+    let partition = wish.partition.ok_or_else(needs)?;
+    let bus = &call.edge.bus;
+    let moved = if wish.apply {
+        tracing::info!(%group, subject = call.principal.subject(), "a group is moved");
+        bus.set_cursor(group, &Cursor { topic, partition, next }).await?.into()
+    } else {
+        let cursors = bus.get_cursor(&topic, group).await?;
+        let cursor = cursors.into_iter().find(|cursor| cursor.partition == partition);
+        let from = cursor.ok_or(Rejection::plain(Code::NotFound))?.next;
+        let again = from.get() as i64 - next.get() as i64;
+        Moved { topic, partition, from, to: next, again }
+    };
+    answer::json(200, &Moves { applied: wish.apply, moves: vec![moved] })
 }

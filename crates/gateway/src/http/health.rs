@@ -6,7 +6,7 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use crate::access::{Action, Resource, authorize};
-use crate::rejection::Rejection;
+use crate::rejection::{Code, Rejection};
 
 pub(super) const LIVE: Endpoint = Endpoint {
     method: Verb::Get,
@@ -32,6 +32,9 @@ struct Readiness {
     draining: bool,
     store: &'static str,
     topics: usize,
+    /// Projections that do not go on. The rest does: they make nothing else unready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed_views: Vec<super::views::FailedView>,
     version: &'static str,
 }
 
@@ -50,8 +53,9 @@ async fn ready(call: Call) -> Result<Response, Rejection> {
         &Readiness {
             status,
             draining,
-            store: if failed { "read_only" } else { "ok" },
+            store: if failed { Code::StorageFailed.as_str() } else { "ok" },
             topics: call.edge.bus.topics().users().count(),
+            failed_views: super::views::failed(&call.edge),
             version: env!("CARGO_PKG_VERSION"),
         },
     )

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use axum::response::Response;
 use futures_util::FutureExt;
 use promethean_event::frame::write_event;
@@ -6,6 +8,7 @@ use promethean_event::{Key, Topic};
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::scan::reader;
 use crate::access::Action;
 use crate::limits::PAGE_EVENTS_MAX;
 use crate::rejection::{Code, Rejection};
@@ -15,7 +18,7 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
     path: "/latest-by-key",
     guard: Guard::Topics(Action::Read),
     summary: "The newest event of each key; null for a key that is gone or never was.",
-    query: &["topic", "key"],
+    query: &["topic", "key", "reads"],
     act: |call| latest(call).boxed(),
 };
 
@@ -28,7 +31,14 @@ async fn latest(call: Call) -> Result<Response, Rejection> {
     if keys.is_empty() || keys.len() > PAGE_EVENTS_MAX {
         return Err(bad(format!("name 1 to {PAGE_EVENTS_MAX} keys, as in key=a&key=b")));
     }
-    let found = call.edge.bus.latest_by_key(&topic, keys.clone()).await?;
+    let found = match reader(&call).await? {
+        Some(reader) => reader.latest_by_key(&topic, keys.clone()).await?,
+        None => {
+            let found = call.edge.bus.latest_by_key(&topic, keys.clone()).await?;
+            found.into_iter().map(|event| event.map(Ok)).collect()
+        }
+    };
+    let mut unreadable = BTreeMap::new();
     let mut out = b"{\"events\":{".to_vec();
     for (index, (key, event)) in keys.iter().zip(found).enumerate() {
         if index > 0 {
@@ -38,10 +48,19 @@ async fn latest(call: Call) -> Result<Response, Rejection> {
         let _ = serde_json::to_writer(&mut out, key);
         out.push(b':');
         match event {
-            Some(event) => write_event(&mut out, &event),
+            Some(Ok(event)) => write_event(&mut out, &event),
+            Some(Err(error)) => {
+                out.extend_from_slice(b"null");
+                unreadable.insert(key, error.to_string());
+            }
             None => out.extend_from_slice(b"null"),
         }
     }
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
+    if !unreadable.is_empty() {
+        out.extend_from_slice(b",\"unreadable\":");
+        let _ = serde_json::to_writer(&mut out, &unreadable);
+    }
+    out.push(b'}');
     Ok(answer::bytes(200, answer::JSON, out))
 }

@@ -23,6 +23,7 @@ async fn metrics(call: Call) -> Result<Response, Rejection> {
         // A group that is removed just now is not worth failing for.
         lags.extend(bus.lag(&group).await.ok());
     }
-    let text = call.edge.metrics.text(&lags);
+    let mut text = call.edge.metrics.text(&lags);
+    super::views::figures(&call.edge, &mut text).await;
     Ok(answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))
 }

@@ -7,15 +7,23 @@ mod call;
 
 mod endpoint;
 
+mod cross_origin;
+
 mod publish;
 
 mod scan;
 
 mod events;
 
+mod follow;
+
+mod event;
+
 mod replay;
 
 mod export;
+
+mod topics;
 
 mod groups;
 
@@ -25,11 +33,27 @@ mod partitions;
 
 mod dead_letters;
 
+mod registry;
+
+mod evolution;
+
+mod confluent;
+
+mod snapshots;
+
+mod views;
+
+mod trace;
+
+mod jobs;
+
 mod health;
 
 mod metrics;
 
 mod openapi;
+
+mod shapes;
 
 mod upgrade;
 
@@ -38,6 +62,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 
 use crate::edge::Edge;
@@ -56,9 +81,18 @@ pub(crate) struct Peer {
 /// All resources, in the order in which an event meets them.
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     let mut all = vec![upgrade::ROOT, upgrade::WS, publish::ENDPOINT];
-    all.extend([events::ENDPOINT, replay::ENDPOINT, export::ENDPOINT, latest::ENDPOINT]);
-    all.extend([groups::CURSORS, groups::LAG, groups::SEEK, partitions::ENDPOINT]);
+    all.extend([events::ENDPOINT, follow::ENDPOINT, event::ENDPOINT]);
+    all.extend([replay::ENDPOINT, export::ENDPOINT, latest::ENDPOINT]);
+    all.extend([topics::LIST, topics::DEFINE, topics::REMOVE, partitions::ENDPOINT]);
+    all.extend([groups::CURSORS, groups::LAG, groups::SEEK, groups::SHOW]);
+    all.extend([groups::DEFINE, groups::REMOVE]);
     all.extend([dead_letters::LIST, dead_letters::REPLAY, dead_letters::DISCARD]);
+    all.extend(registry::ENDPOINTS);
+    all.extend(evolution::ENDPOINTS);
+    all.extend(confluent::endpoints());
+    all.extend(views::endpoints());
+    all.extend([snapshots::ENDPOINT, trace::ENDPOINT]);
+    all.extend(jobs::ENDPOINTS);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }
@@ -66,15 +100,25 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 pub(crate) fn router(edge: &Arc<Edge>) -> Router {
     let mut router = Router::new();
     for endpoint in endpoints() {
+        // Methods of one address are joined by the router.
         router = router.route(endpoint.path, endpoint.route(edge));
     }
     let unknown = Arc::clone(edge);
     let wrong_method = Arc::clone(edge);
+    let shared = Arc::clone(edge);
     router
         .fallback(move |request: Request| refuse(Arc::clone(&unknown), request, Code::NotFound))
         .method_not_allowed_fallback(move |request: Request| {
             refuse(Arc::clone(&wrong_method), request, Code::MethodNotAllowed)
         })
+        .layer(from_fn(move |request: Request, next: Next| {
+            cross_origin::share(Arc::clone(&shared), request, next)
+        }))
+}
+
+/// A refusal of a request that has not been looked at.
+pub(crate) fn refusal(edge: &Edge, refusal: &Rejection) -> Response {
+    answer::problem(edge, refusal, &call::request_id())
 }
 
 async fn refuse(edge: Arc<Edge>, request: Request, code: Code) -> Response {

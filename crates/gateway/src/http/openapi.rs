@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer;
 use super::endpoint::{Endpoint, Guard, Verb};
-use super::endpoints;
+use super::{endpoints, shapes};
 use crate::rejection::Code;
 
 pub(super) const ENDPOINT: Endpoint = Endpoint {
@@ -57,49 +57,61 @@ pub(crate) fn document() -> Value {
 
 fn operation(endpoint: &Endpoint) -> Value {
     let mut parameters: Vec<Value> = in_path(endpoint.path)
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .map(|name| {
+            let schema = shapes::in_path(endpoint, name);
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
+        })
         .collect();
-    parameters.extend(endpoint.query.iter().map(
-        |name| json!({ "name": name, "in": "query", "required": false, "schema": schema(name) }),
-    ));
-    let problem = json!({
-        "description": "A refusal, as a problem document",
-        "content": { "application/problem+json": {
-            "schema": { "$ref": "#/components/schemas/Problem" } } },
-    });
+    parameters.extend(endpoint.query.iter().map(|name| {
+        if *name == "*" {
+            return shapes::fields();
+        }
+        let (schema, needed) = shapes::in_query(endpoint, name);
+        json!({ "name": name, "in": "query", "required": needed, "schema": schema })
+    }));
     let security = match endpoint.guard {
         Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
         Guard::Open | Guard::Frames => json!([]),
     };
-    let has_body = endpoint.method == Verb::Post && !endpoint.path.starts_with("/dead-letters");
-    let body = json!({ "required": has_body, "content": {
-        "application/json": { "schema": {} } } });
+    let problem = refusal(endpoint);
     let mut operation = json!({
         "security": security,
         "operationId": identifier(endpoint),
         "summary": endpoint.summary,
         "parameters": parameters,
-        "responses": { "2XX": { "description": "Done" }, "4XX": problem, "5XX": problem },
+        "responses": { "2XX": success(endpoint), "4XX": problem, "5XX": problem },
     });
-    if let Some(operation) = operation.as_object_mut().filter(|_| has_body) {
-        operation.insert("requestBody".into(), body);
+    if let (Some((schema, needed)), Some(operation)) =
+        (shapes::body(endpoint), operation.as_object_mut())
+    {
+        let content = json!({ "application/json": { "schema": schema } });
+        operation.insert("requestBody".into(), json!({ "required": needed, "content": content }));
     }
     operation
 }
 
-fn in_path(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+fn success(endpoint: &Endpoint) -> Value {
+    let of = |kind: &'static str| (kind.to_owned(), json!({}));
+    let content: Map<String, Value> = shapes::answers(endpoint).into_iter().map(of).collect();
+    json!({ "description": "Done", "content": content })
 }
 
-fn schema(name: &str) -> Value {
-    match name {
-        "limit" => {
-            json!({ "type": "integer", "minimum": 1, "maximum": crate::limits::PAGE_EVENTS_MAX })
-        }
-        "from" | "until" | "ts" | "partition" => json!({ "type": "integer", "minimum": 0 }),
-        "key" => json!({ "type": "string", "minLength": 1, "maxLength": 1024 }),
-        _ => json!({ "type": "string" }),
-    }
+fn refusal(endpoint: &Endpoint) -> Value {
+    let of = |kind: &'static str| {
+        let problem = kind == "application/problem+json";
+        let schema = if problem {
+            json!({ "$ref": "#/components/schemas/Problem" })
+        } else {
+            json!({ "type": "object", "required": ["error_code", "message"] })
+        };
+        (kind.to_owned(), json!({ "schema": schema }))
+    };
+    let content: Map<String, Value> = shapes::refusals(endpoint).into_iter().map(of).collect();
+    json!({ "description": "A refusal, as a problem document", "content": content })
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
 fn identifier(endpoint: &Endpoint) -> String {

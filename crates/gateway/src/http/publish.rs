@@ -67,9 +67,10 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
 
     let begun = call.edge.clock.elapsed();
     let batch = intake.batch;
-    let published = call.edge.bus.publish_batch(intake.events).await?;
+    let options = call.edge.publish_options(intake.events.iter().map(|event| &event.topic));
+    let published = call.edge.bus.publish_with(intake.events, options).await?;
     call.edge.metrics.publishing.record(call.edge.clock.elapsed().saturating_sub(begun));
-    published.iter().for_each(|one| call.edge.count_published(&one.topic));
+    call.edge.count_published(published.iter().map(|one| &one.topic));
 
     let mut receipts: Vec<Receipt> = published.iter().map(Receipt::from).collect();
     match receipts.pop() {

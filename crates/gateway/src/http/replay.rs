@@ -37,6 +37,10 @@ pub(super) fn page(found: &Found) -> Vec<u8> {
     out.extend_from_slice(b"],\"gaps\":");
     // Names and numbers always have a JSON form.
     let _ = serde_json::to_writer(&mut out, &found.gaps);
+    if !found.unreadable.is_empty() {
+        out.extend_from_slice(b",\"unreadable\":");
+        let _ = serde_json::to_writer(&mut out, &found.unreadable);
+    }
     out.extend_from_slice(b",\"next\":");
     let _ = serde_json::to_writer(&mut out, &found.next);
     out.push(b'}');

@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
 use promethean::store::{Lane, PageLimit, Read, Stored};
-use promethean_event::{Offset, Partition, Pattern, Timestamp, Topic};
+use promethean::{Reader, Reads};
+use promethean_event::{EventId, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::Serialize;
 
 use super::call::Call;
@@ -18,7 +20,7 @@ use crate::limits::SCAN_MS_MAX;
 use crate::rejection::{Code, Rejection};
 
 pub(super) const QUERY: &[&str] =
-    &["topic", "from", "until", "after", "filter", "limit", "partition"];
+    &["topic", "from", "until", "after", "filter", "limit", "partition", "reads"];
 
 /// A place between two events: the next one to read. As text `topic/partition/offset`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(super) struct Scan {
     lanes: VecDeque<LaneScan>,
     until: Option<Timestamp>,
     filter: Option<Expression>,
+    /// Brings events to a version, if one was asked for.
+    reader: Option<Reader>,
     deadline: Duration,
 }
 
@@ -74,6 +78,8 @@ pub(super) struct Found {
     pub(super) events: Vec<Stored>,
     /// What is not there any more.
     pub(super) gaps: Vec<MissingEvents>,
+    /// What could not be brought to the version that was asked for.
+    pub(super) unreadable: Vec<UnreadableEvent>,
     /// Where to go on; none at the end.
     pub(super) next: Option<Place>,
 }
@@ -85,6 +91,30 @@ pub(super) struct MissingEvents {
     from: Offset,
     to: Offset,
     reason: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct UnreadableEvent {
+    id: EventId,
+    topic: Topic,
+    partition: Partition,
+    offset: Offset,
+    reason: String,
+}
+
+/// The form in which a request wants events: as they were written, in the latest version, or in
+/// one of a number.
+pub(super) async fn reader(call: &Call) -> Result<Option<Reader>, Rejection> {
+    let reads = match call.query.text("reads") {
+        None | Some("written") => return Ok(None),
+        Some("latest") => Reads::Latest,
+        Some(number) => {
+            let wrong = "reads is \"written\", \"latest\" or the number of a version, from 1 on";
+            let wrong = |_| Rejection::new(Code::BadRequest, wrong);
+            Reads::Version(number.parse::<NonZeroU32>().map_err(wrong)?.get())
+        }
+    };
+    Ok(Some(call.edge.bus.reader(reads).await?))
 }
 
 impl Scan {
@@ -125,12 +155,14 @@ impl Scan {
         let filter = call.query.text("filter").map(Expression::compile).transpose()?;
         let until = call.query.parsed("until")?.map(Timestamp::from_millis);
         let deadline = call.edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
-        Ok(Self { lanes, until, filter, deadline })
+        let reader = reader(call).await?;
+        Ok(Self { lanes, until, filter, reader, deadline })
     }
 
     /// Reads on, for no longer than a request may look.
     pub(super) async fn page(&mut self, edge: &Edge, max: usize) -> Result<Found, Rejection> {
-        let mut found = Found { events: Vec::new(), gaps: Vec::new(), next: None };
+        let mut found =
+            Found { events: Vec::new(), gaps: Vec::new(), unreadable: Vec::new(), next: None };
         while let Some(scan) = self.lanes.front_mut() {
             let done = scan.place.next >= scan.end;
             if done {
@@ -159,6 +191,9 @@ impl Scan {
                     scan.place.next = scan.end;
                     break;
                 }
+                let Some(stored) = decoded(self.reader.as_ref(), stored, &mut found) else {
+                    continue;
+                };
                 if self.filter.as_ref().is_none_or(|filter| filter.wants(&stored.event)) {
                     found.events.push(stored);
                 }
@@ -171,6 +206,27 @@ impl Scan {
     /// Gives a reading that goes on for long its time again.
     pub(super) fn extend(&mut self, edge: &Edge) {
         self.deadline = edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
+    }
+}
+
+/// An event in the form that was asked for; one that cannot be brought to it is told apart.
+fn decoded(reader: Option<&Reader>, stored: Stored, found: &mut Found) -> Option<Stored> {
+    let Some(reader) = reader else {
+        return Some(stored);
+    };
+    match reader.decode(&stored.event) {
+        Ok(event) => Some(Stored { event, ..stored }),
+        Err(error) => {
+            let event = stored.event;
+            found.unreadable.push(UnreadableEvent {
+                id: event.id,
+                topic: event.topic,
+                partition: event.partition,
+                offset: event.offset,
+                reason: error.reason.to_string(),
+            });
+            None
+        }
     }
 }
 

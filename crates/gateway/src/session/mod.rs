@@ -85,6 +85,7 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
     loop {
         let due = session.deadlines.next();
         let room = session.outbox.has_room();
+        let unannounced = session.outbox.is_unannounced();
         let outbox = Arc::clone(&session.outbox);
         let Session { publishes, answers, subscriptions, drain, .. } = session;
         tokio::select! {
@@ -105,6 +106,8 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
                     }
                 }
             },
+            // Nothing else is to be done at the moment: what was said goes out.
+            () = std::future::ready(()), if unannounced => outbox.announce(),
             () = outbox.room(), if !room => {}
             () = outbox.broken() => return Some(Rejection::plain(Code::SlowConsumer)),
             () = tokio::time::sleep_until(due) => match session.due() {

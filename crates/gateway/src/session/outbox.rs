@@ -9,7 +9,7 @@ use futures_util::stream::SplitSink;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::limits::OUTBOX_EVENTS_BYTES;
+use crate::limits::{OUTBOX_EVENTS_BYTES, WRITE_BUFFER_BYTES};
 
 /// What waits to be written to a WebSocket. Bounded twice: events are only put in while it is
 /// nearly empty, and when answers alone fill it, the client does not read and has to go.
@@ -27,6 +27,8 @@ struct Waiting {
     messages: VecDeque<Message>,
     /// Of what waits and of what is being written.
     bytes: usize,
+    /// Of what waits and the writer was not told of.
+    unannounced: usize,
     closing: bool,
     broken: bool,
 }
@@ -65,9 +67,26 @@ impl Outbox {
         if waiting.closing {
             return;
         }
-        waiting.bytes += size(&message);
+        let bytes = size(&message);
+        waiting.bytes += bytes;
+        waiting.unannounced += bytes;
         waiting.messages.push_back(message);
+        let much = waiting.unannounced >= WRITE_BUFFER_BYTES;
         drop(waiting);
+        if much {
+            self.announce();
+        }
+    }
+
+    /// Whether the writer was not told of something.
+    pub(super) fn is_unannounced(&self) -> bool {
+        self.lock().unannounced > 0
+    }
+
+    /// Lets the writer go on. Not with every frame: what is said in one go is written in one go,
+    /// and a thread is woken once for it.
+    pub(super) fn announce(&self) {
+        self.lock().unannounced = 0;
         self.filled.notify_one();
     }
 
@@ -77,7 +96,7 @@ impl Outbox {
             Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }));
         self.put(close);
         self.lock().closing = true;
-        self.filled.notify_one();
+        self.announce();
     }
 
     /// Whether events may be put in.
@@ -109,6 +128,7 @@ impl Outbox {
             {
                 let mut waiting = self.lock();
                 if !waiting.messages.is_empty() {
+                    waiting.unannounced = 0;
                     return Some(std::mem::take(&mut waiting.messages));
                 }
                 if waiting.closing {

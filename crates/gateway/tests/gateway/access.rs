@@ -19,6 +19,10 @@ async fn strangers_get_nothing() {
         "/metrics",
         "/latest-by-key?topic=a&key=k",
         "/ops/partitions",
+        "/topics",
+        "/groups/g",
+        "/events?topic=a",
+        "/event/018c2e65-4b00-7000-8000-000000000001",
         "/dead-letters",
     ] {
         let answer = server.get(path).await;
@@ -28,10 +32,15 @@ async fn strangers_get_nothing() {
     for path in [
         "/publish/a",
         "/groups/g/seek",
+        "/groups/g",
+        "/topics/a",
         "/dead-letters/018c2e65-4b00-7000-8000-000000000001/replay",
         "/dead-letters/018c2e65-4b00-7000-8000-000000000001/discard",
     ] {
         assert_eq!(server.post(path, "{}").await.status, 401, "{path}");
+    }
+    for path in ["/groups/g", "/topics/a"] {
+        assert_eq!(server.send("DELETE", path, &[], b"").await.status, 401, "{path}");
     }
     for path in ["/livez", "/readyz", "/readyz?verbose", "/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
@@ -56,6 +65,9 @@ async fn scopes_hold_on_every_way_in_and_out() {
     assert_eq!(send("GET", "/events/a.b", &user).await.code(), "forbidden");
     assert_eq!(send("GET", "/replay?topic=**", &user).await.code(), "forbidden");
     assert_eq!(send("GET", "/lag", &user).await.code(), "forbidden");
+    assert_eq!(send("GET", "/topics", &user).await.code(), "forbidden");
+    assert_eq!(send("DELETE", "/topics/a.b", &operator).await.code(), "forbidden");
+    assert_eq!(send("DELETE", "/groups/g", &operator).await.code(), "forbidden");
     assert_eq!(send("GET", "/lag", &operator).await.status, 200);
     assert_eq!(send("GET", "/dead-letters", &operator).await.code(), "forbidden");
     assert!(send("GET", "/readyz?verbose", &operator).await.body.contains("\"status\":\"ok\""));
@@ -174,6 +186,31 @@ async fn origins_hosts_and_tokens_in_addresses() {
     }
     let preflight = [("origin", "https://evil.example"), ("access-control-request-method", "POST")];
     assert_eq!(server.send("OPTIONS", "/publish/a", &preflight, b"").await.status, 403);
+}
+
+/// Pages of origins that were named read answers and problems; nobody else's do.
+#[tokio::test]
+async fn pages_of_named_origins_read_answers() {
+    let app = "https://app.example";
+    let server =
+        TestServer::with(Access::Anonymous, |settings| settings.origins.push(app.into())).await;
+    let allowed = format!("access-control-allow-origin: {app}");
+    let preflight = [("origin", app), ("access-control-request-method", "POST")];
+    let answer = server.send("OPTIONS", "/publish/a", &preflight, b"").await;
+    assert_eq!((answer.status, answer.body.as_str()), (204, ""));
+    assert!(answer.head.contains(&allowed), "{answer:?}");
+    assert!(answer.head.contains("access-control-allow-headers: authorization, content-type"));
+    assert!(!answer.head.contains("allow-credentials"));
+    for (path, status) in [("/lag", 200), ("/nowhere", 404), ("/replay", 400)] {
+        let answer = server.send("GET", path, &[("origin", app)], b"").await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.head.contains(&allowed) && answer.head.contains("vary: origin"), "{path}");
+    }
+    let own = format!("http://{}", server.at);
+    for origin in [own.as_str(), "https://evil.example"] {
+        let answer = server.send("GET", "/lag", &[("origin", origin)], b"").await;
+        assert!(!answer.head.contains("access-control"), "{answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,13 +3,23 @@ mod server;
 mod plain;
 
 mod negotiated;
+mod operating;
 
 mod access;
+mod bad_tokens;
 
 mod limits;
 
+mod documented;
 mod resources;
+mod schemas;
 
 mod following;
 
+mod views;
+
+mod replays;
+
 mod stopping;
+
+mod storage;

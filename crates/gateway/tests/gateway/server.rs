@@ -1,6 +1,6 @@
 //! A server on a port of its own, and clients that say exactly what a test wants said.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -9,12 +9,12 @@ use promethean_gateway::access::{Authenticator, MintedToken, TokenTable};
 use promethean_gateway::{Access, Server, ServerHandle, Settings};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::Message;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async, connect_async};
 
 /// Long enough for any machine; a test that gets here has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,7 +32,10 @@ impl TestServer {
     }
 
     pub(crate) async fn with(access: Access, change: impl FnOnce(&mut Settings)) -> Self {
-        let bus = Bus::memory();
+        Self::over(Bus::memory(), access, change).await
+    }
+
+    pub(crate) async fn over(bus: Bus, access: Access, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::local(access);
         settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
         change(&mut settings);
@@ -97,13 +100,34 @@ impl TestServer {
 
     /// Says these bytes, and hears what comes until the server closes.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
-        let mut stream = TcpStream::connect(self.at).await.unwrap();
-        // The server may answer and close before it has read everything.
-        let _ = stream.write_all(bytes).await;
-        let mut heard = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut heard)).await.unwrap();
-        Answer::read(&heard)
+        hear(TcpStream::connect(self.at).await.unwrap(), bytes).await
     }
+
+    /// The same from another address of this machine.
+    pub(crate) async fn raw_from(&self, ip: IpAddr, bytes: &[u8]) -> Answer {
+        hear(self.stream_from(ip).await, bytes).await
+    }
+
+    /// A plain client at another address of this machine.
+    pub(crate) async fn plain_from(&self, ip: IpAddr) -> Client {
+        let stream = MaybeTlsStream::Plain(self.stream_from(ip).await);
+        let (socket, _) = client_async(format!("ws://{}/ws", self.at), stream).await.unwrap();
+        Client { socket }
+    }
+
+    async fn stream_from(&self, ip: IpAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(ip, 0)).unwrap();
+        socket.connect(self.at).await.unwrap()
+    }
+}
+
+async fn hear(mut stream: TcpStream, bytes: &[u8]) -> Answer {
+    // The server may answer and close before it has read everything.
+    let _ = stream.write_all(bytes).await;
+    let mut heard = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut heard)).await.unwrap();
+    Answer::read(&heard)
 }
 
 /// What an HTTP request was answered.

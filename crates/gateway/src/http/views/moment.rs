@@ -1,0 +1,101 @@
+//! Moments, as an address writes them.
+
+use promethean::Moment;
+use promethean::projection::Position;
+use promethean_event::{Key, Partition, Timestamp};
+
+use super::Named;
+use crate::http::call::Call;
+use crate::intake::read_time;
+use crate::rejection::{Code, Rejection};
+
+const FORMS: &str = "epoch milliseconds, a time such as 2026-11-16T12:00:00Z, a position such as \
+                     orders/0/42, or now";
+
+fn bad(detail: String) -> Rejection {
+    Rejection::new(Code::BadRequest, detail)
+}
+
+/// Whether times are those of appends, or of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Append,
+    Event,
+}
+
+pub(super) fn by(call: &Call) -> Result<By, Rejection> {
+    match call.query.text("by") {
+        None | Some("append") => Ok(By::Append),
+        Some("event") => Ok(By::Event),
+        Some(_) => {
+            Err(bad("by is append, what was known then, or event, what had happened".into()))
+        }
+    }
+}
+
+/// A time in the address; none is now.
+fn time(call: &Call, name: &str, text: &str) -> Result<Timestamp, Rejection> {
+    if text == "now" {
+        return Ok(Timestamp::from_millis(call.edge.clock.now_ms()));
+    }
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 15;
+    let millis = text.parse().ok().filter(|_| digits).map(Timestamp::from_millis);
+    let known = millis.or_else(|| read_time(text));
+    let shown: String = text.chars().take(80).collect();
+    known.ok_or_else(|| bad(format!("{name}: {shown:?} is not a moment; write {FORMS}")))
+}
+
+/// The moment of a parameter, for a key; `None` if it is not given.
+pub(super) fn of_key(
+    call: &Call,
+    name: &str,
+    named: &Named,
+    key: &str,
+) -> Result<Option<Moment>, Rejection> {
+    let Some(text) = call.query.text(name) else {
+        return Ok(None);
+    };
+    let by = by(call)?;
+    if !text.contains('/') {
+        let time = time(call, name, text)?;
+        return Ok(Some(match by {
+            By::Append => Moment::Appended(time),
+            By::Event => Moment::Happened(time),
+        }));
+    }
+    let position: Position = text.parse().map_err(|error| bad(format!("{name}: {error}")))?;
+    if by == By::Event {
+        return Err(bad("a position is a place in the log: by=event needs a time".into()));
+    }
+    let topics = call.edge.bus.topics();
+    let entry =
+        topics.get(&position.topic).filter(|_| named.projection.topics().contains(&position.topic));
+    let Some(entry) = entry else {
+        let read: Vec<&str> =
+            named.projection.topics().iter().map(|topic| topic.as_str()).collect();
+        let detail = format!("{name}: view {} is made of {}", named.view, read.join(", "));
+        return Err(bad(detail));
+    };
+    let key = Key::new(key).map_err(|error| bad(error.to_string()))?;
+    let any = promethean_event::EventId::from_bytes([0; 16]);
+    let partition: Partition = entry.definition.partitions.partition_of(Some(&key), &any);
+    if named.projection.is_by_key() && partition != position.partition {
+        return Err(bad(format!(
+            "{name}: the key is in partition {partition} of {}",
+            position.topic
+        )));
+    }
+    Ok(Some(Moment::Offset(position.offset)))
+}
+
+/// The moment of a parameter, for a whole view: a time.
+pub(super) fn of_view(call: &Call, name: &str) -> Result<Option<Moment>, Rejection> {
+    let Some(text) = call.query.text(name) else {
+        return Ok(None);
+    };
+    let time = time(call, name, text)?;
+    Ok(Some(match by(call)? {
+        By::Append => Moment::Appended(time),
+        By::Event => Moment::Happened(time),
+    }))
+}

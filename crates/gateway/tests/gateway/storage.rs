@@ -1,0 +1,99 @@
+//! Disks that are full or fail (RELIABILITY P4 and P5), by a real socket over a simulated disk.
+
+use std::sync::Arc;
+
+use promethean::{Bus, BusOptions};
+use promethean_gateway::Access;
+use promethean_harness::conformance::StoreFactory;
+use promethean_harness::conformance::factory::EmbeddedFactory;
+use promethean_harness::log_simulation::{Fault, FaultKind};
+
+use super::server::TestServer;
+
+async fn server(factory: &EmbeddedFactory) -> TestServer {
+    let store = factory.open().await.unwrap();
+    let bus = Bus::with_store(Arc::clone(&store), BusOptions::default());
+    TestServer::over(bus, Access::Anonymous, |_| {}).await
+}
+
+/// P5: refused with 507, nothing torn is seen, reads and acks go on, and publishing goes on by
+/// itself when there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk() {
+    let factory = EmbeddedFactory::new(3);
+    let server = server(&factory).await;
+    let mut consumer = server.negotiated().await;
+    let subscribe = r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"from":"earliest"}}"#;
+    consumer.ask(subscribe).await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    let delivered = consumer.next_of("EVENT").await;
+
+    let disk = factory.disk();
+    disk.set_capacity(disk.used());
+    let body = format!("\"{}\"", "x".repeat(2_000));
+    let mut stored = 1;
+    let refused = loop {
+        let answer = server.post("/publish/a", &body).await;
+        if answer.status != 201 {
+            break answer;
+        }
+        stored += 1;
+        assert!(stored < 1_000, "the disk is never full");
+    };
+    assert_eq!((refused.status, refused.code().as_str()), (507, "no_space"));
+    let mut publisher = server.negotiated().await;
+    let frame = format!(r#"{{"op":"PUBLISH","topic":"a","payload":{body},"corr":1}}"#);
+    let refused = publisher.ask(frame.as_str()).await;
+    assert_eq!((&refused["code"], &refused["corr"]), (&"no_space".into(), &1.into()));
+    // What is there is read, and nothing else; what is out is acked, in room that was kept.
+    let page = server.get("/events/a?limit=1000").await.json();
+    assert_eq!(page["events"].as_array().unwrap().len(), stored);
+    let token = delivered["ctx"]["token"].as_str().unwrap();
+    consumer.say(format!(r#"{{"op":"ACK","token":"{token}","corr":"k"}}"#)).await;
+    let ok = consumer.next_of("OK").await;
+    assert_eq!(ok["corr"], "k");
+    assert_eq!(server.get("/readyz").await.status, 200);
+
+    disk.set_capacity(u64::MAX);
+    assert_eq!(server.post("/publish/a", &body).await.status, 201);
+    assert_eq!(publisher.ask(frame).await["op"], "OK");
+}
+
+/// P4: that publish and all later ones fail, nothing of it is seen, the server says that it is not
+/// ready, and what was stored before can be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_or_sync() {
+    let mut failed = 0;
+    for at_call in 1..12 {
+        let factory = EmbeddedFactory::new(at_call);
+        let server = server(&factory).await;
+        assert_eq!(server.post("/publish/a", "0").await.status, 201);
+        factory.disk().arm(Some(Fault { at_call, kind: FaultKind::Error }));
+        let mut stored = 1;
+        // A fault may hit what nobody waits for, such as a file that is prepared; then it is over.
+        let refused = loop {
+            let answer = server.post("/publish/a", "1").await;
+            if answer.status != 201 {
+                break Some(answer);
+            }
+            stored += 1;
+            if stored > 40 {
+                break None;
+            }
+        };
+        let Some(refused) = refused else { continue };
+        failed += 1;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "storage_failed"));
+        assert_eq!(server.post("/publish/a", "2").await.code(), "storage_failed");
+        let mut publisher = server.negotiated().await;
+        let refused = publisher.ask(r#"{"op":"PUBLISH","topic":"a","payload":3}"#).await;
+        assert_eq!(refused["code"], "storage_failed");
+        let ready = server.get("/readyz").await;
+        assert_eq!((ready.status, ready.body.as_str()), (503, "degraded\n"));
+        assert!(server.get("/readyz?verbose").await.body.contains("storage_failed"));
+        assert_eq!(server.get("/livez").await.status, 200);
+        let page = server.get("/events/a?limit=1000").await.json();
+        assert_eq!(page["events"].as_array().unwrap().len(), stored, "at call {at_call}");
+    }
+    assert!(failed > 0, "no fault was ever met");
+}
