@@ -1,0 +1,254 @@
+//! Dead letters: which there are, and what can become of them.
+
+use promethean_event::{Event, EventId, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::bus::Bus;
+use crate::code::Code;
+use crate::error::{DeadLetterError, GroupError};
+use crate::http::Ask;
+
+/// What a dead letter says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The topic that it comes from.
+    pub topic: Topic,
+    /// The partition there.
+    pub partition: Partition,
+    /// The place there.
+    pub offset: Offset,
+    /// The group that gave it up; others have their own opinion.
+    pub group: GroupName,
+    /// The event, whole; `None` if it was gone before it could be copied.
+    pub original: Option<Event>,
+    /// What the consumer last said.
+    pub err: String,
+    /// Why it was given up.
+    pub reason: String,
+    /// Errors of one kind have the same.
+    pub fingerprint: String,
+    /// When it was last delivered.
+    pub ts: Timestamp,
+    /// How often it was delivered.
+    pub attempts: u16,
+}
+
+/// A dead letter with the id it is called by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetterEntry {
+    /// Its id: what `replay` and `discard` take.
+    pub id: EventId,
+    /// What became of it.
+    pub state: DeadLetterState,
+    /// What it says.
+    pub letter: DeadLetter,
+}
+
+/// As it comes: both in one, and not by flattening, in which payloads would lose their spelling.
+#[derive(Deserialize)]
+struct Listed {
+    id: EventId,
+    state: DeadLetterState,
+    topic: Topic,
+    partition: Partition,
+    offset: Offset,
+    group: GroupName,
+    #[serde(default)]
+    original: Option<Event>,
+    err: String,
+    reason: String,
+    fingerprint: String,
+    ts: Timestamp,
+    attempts: u16,
+}
+
+impl From<Listed> for DeadLetterEntry {
+    fn from(listed: Listed) -> Self {
+        let letter = DeadLetter {
+            topic: listed.topic,
+            partition: listed.partition,
+            offset: listed.offset,
+            group: listed.group,
+            original: listed.original,
+            err: listed.err,
+            reason: listed.reason,
+            fingerprint: listed.fingerprint,
+            ts: listed.ts,
+            attempts: listed.attempts,
+        };
+        Self { id: listed.id, state: listed.state, letter }
+    }
+}
+
+/// What became of a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DeadLetterState {
+    /// Nothing yet.
+    Waiting,
+    /// It was given back to its group, or published again.
+    Replayed,
+    /// It was given up for good.
+    Discarded,
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DeadLetterQuery {
+    /// Of these topics (their own names, without `dlq.`).
+    pub topics: Option<Pattern>,
+    /// Given up by this group.
+    pub group: Option<GroupName>,
+    /// With errors of this kind.
+    pub fingerprint: Option<String>,
+    /// Exactly this one.
+    pub id: Option<EventId>,
+    /// In this state; `None` for all.
+    pub state: Option<DeadLetterState>,
+}
+
+impl DeadLetterQuery {
+    /// All that wait.
+    pub fn waiting() -> Self {
+        Self { state: Some(DeadLetterState::Waiting), ..Self::default() }
+    }
+
+    /// Only those of a group.
+    #[must_use]
+    pub fn group(mut self, group: GroupName) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Only those of the topics that a pattern matches.
+    #[must_use]
+    pub fn topics(mut self, topics: Pattern) -> Self {
+        self.topics = Some(topics);
+        self
+    }
+
+    /// Only those whose errors are of one kind.
+    #[must_use]
+    pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
+        self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Only this one.
+    #[must_use]
+    pub const fn id(mut self, id: EventId) -> Self {
+        self.id = Some(id);
+        self
+    }
+}
+
+/// Who gets a dead letter again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReplayTo {
+    /// The group that gave it up, and no other. Default.
+    #[default]
+    FailingGroup,
+    /// Everybody: it is published again, linked to the original by `caused_by`.
+    AllGroups,
+}
+
+/// How dead letters are to be replayed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ReplayDeadLetters {
+    /// Which.
+    pub query: DeadLetterQuery,
+    /// To whom.
+    pub to: ReplayTo,
+}
+
+impl ReplayDeadLetters {
+    /// Gives what waits back to the groups that gave it up.
+    pub const fn new(query: DeadLetterQuery) -> Self {
+        Self { query, to: ReplayTo::FailingGroup }
+    }
+
+    /// To everybody instead.
+    #[must_use]
+    pub const fn to(mut self, to: ReplayTo) -> Self {
+        self.to = to;
+        self
+    }
+}
+
+/// What a replay has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayReport {
+    /// Dead letters that were replayed, by id.
+    pub replayed: Vec<EventId>,
+    /// Those that were not: they do not wait any more, or their group is gone.
+    pub left: Vec<EventId>,
+}
+
+#[derive(Deserialize)]
+struct Letters {
+    dead_letters: Vec<Listed>,
+}
+
+impl Bus {
+    /// Dead letters, oldest first by topic; 1,000 at most.
+    pub async fn dead_letters(
+        &self,
+        query: &DeadLetterQuery,
+    ) -> Result<Vec<DeadLetterEntry>, DeadLetterError> {
+        let id = query.id.map(|id| id.to_string());
+        let state = match query.state {
+            None => "all",
+            Some(DeadLetterState::Waiting) => "waiting",
+            Some(DeadLetterState::Replayed) => "replayed",
+            Some(DeadLetterState::Discarded) => "discarded",
+        };
+        let mut asked = vec![("state", state), ("limit", "1000")];
+        asked.extend(query.topics.as_ref().map(|topics| ("topic", topics.as_str())));
+        asked.extend(query.group.as_ref().map(|group| ("group", group.as_str())));
+        asked.extend(query.fingerprint.as_deref().map(|kind| ("fingerprint", kind)));
+        asked.extend(id.as_deref().map(|id| ("id", id)));
+        let letters: Letters = self.inner.http.ask(Ask::get("/dead-letters", &asked)).await?;
+        Ok(letters.dead_letters.into_iter().map(DeadLetterEntry::from).collect())
+    }
+
+    /// Replays dead letters. Each one is settled as soon as it is replayed, so that a replay that
+    /// was broken off goes on where it was.
+    pub async fn replay_dead_letters(
+        &self,
+        replay: &ReplayDeadLetters,
+    ) -> Result<ReplayReport, DeadLetterError> {
+        let query =
+            DeadLetterQuery { state: Some(DeadLetterState::Waiting), ..replay.query.clone() };
+        let to = match replay.to {
+            ReplayTo::FailingGroup => "failing_group",
+            ReplayTo::AllGroups => "all_groups",
+        };
+        let mut report = ReplayReport::default();
+        for entry in self.dead_letters(&query).await? {
+            let ask =
+                Ask::post(&format!("/dead-letters/{}/replay", entry.id), &json!({ "to": to }));
+            match self.inner.http.ask::<Value>(ask).await {
+                Ok(_) => report.replayed.push(entry.id),
+                Err(GroupError::Refused(refusal)) if refusal.code == Code::Conflict => {
+                    report.left.push(entry.id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Gives a dead letter up for good; its key goes on.
+    pub async fn discard_dead_letter(&self, id: EventId) -> Result<(), DeadLetterError> {
+        let ask = Ask::post(&format!("/dead-letters/{id}/discard"), &json!({}));
+        self.inner.http.ask::<Value>(ask).await.map(drop)
+    }
+}
