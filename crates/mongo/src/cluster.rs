@@ -1,0 +1,220 @@
+//! The connection: its options, what the server must be, the collections and their indexes.
+
+use std::time::Duration;
+
+use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::{Document, doc};
+use mongodb::options::{
+    ClientOptions, IndexOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
+};
+use mongodb::{Client, Collection, Database, IndexModel};
+
+use crate::clock::Deadline;
+use crate::fault::{Fault, describe, too_late};
+use crate::limits::SERVER_MAJOR_MIN;
+use crate::options::MongoOptions;
+
+/// Why a store on MongoDB could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not a connection string.
+    #[error(
+        "the connection string is refused: {0}; write it as mongodb://host:port/?replicaSet=name"
+    )]
+    BadUrl(String),
+    /// Nobody answers, or nobody who may.
+    #[error("{0}; see that MongoDB runs and that the connection string is right")]
+    Unreachable(String),
+    /// A server that stands alone.
+    #[error(
+        "the MongoDB server stands alone, and has neither transactions nor change streams; make it a \
+         replica set (one member is enough): start mongod with --replSet NAME, run rs.initiate() once"
+    )]
+    Standalone,
+    /// A server that is too old.
+    #[error("MongoDB {0} is too old; {SERVER_MAJOR_MIN}.0 or later is needed")]
+    TooOld(String),
+    /// Collections or indexes could not be made.
+    #[error("the collections could not be prepared: {0}")]
+    Preparation(String),
+}
+
+/// The database, and its collections.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) events: Collection<RawDocumentBuf>,
+    /// Where each lane starts and ends.
+    pub(crate) lanes: Collection<Document>,
+    pub(crate) topics: Collection<Document>,
+    pub(crate) groups: Collection<Document>,
+    /// How groups stand in lanes.
+    pub(crate) cursors: Collection<Document>,
+    pub(crate) entries: Collection<Document>,
+    /// Numbers that are given once.
+    pub(crate) counters: Collection<Document>,
+    deadline: Duration,
+}
+
+/// What a database of ours holds.
+const COLLECTIONS: [&str; 7] =
+    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters"];
+
+/// How other programs see us among the connections of a server.
+pub(crate) const APP_NAME: &str = "promethean";
+
+impl Cluster {
+    /// Connects, and makes what is missing.
+    pub(crate) async fn connect(url: &str, options: &MongoOptions) -> Result<Self, OpenError> {
+        let cluster = Self::reach(url, options).await?;
+        cluster.prepare().await?;
+        Ok(cluster)
+    }
+
+    /// Connects, and sees that the server is one that will do.
+    pub(crate) async fn reach(url: &str, options: &MongoOptions) -> Result<Self, OpenError> {
+        let parsed = ClientOptions::parse(url).await;
+        let mut client_options = parsed.map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        // Only what was acknowledged by a majority, and is in its journals, counts; and only what
+        // cannot be taken back is read. No connection string may say otherwise.
+        let durable = WriteConcern::builder().w(mongodb::options::Acknowledgment::Majority);
+        client_options.write_concern = Some(durable.journal(true).build());
+        client_options.read_concern = Some(ReadConcern::majority());
+        client_options.selection_criteria =
+            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        client_options.retry_writes = Some(true);
+        client_options.retry_reads = Some(true);
+        client_options.app_name = Some(APP_NAME.to_owned());
+        // A primary that is frozen is noticed by those who ask it often.
+        client_options.heartbeat_freq.get_or_insert(Duration::from_secs(2));
+        client_options.connect_timeout.get_or_insert(Duration::from_secs(3));
+        client_options.server_selection_timeout.get_or_insert(options.deadline);
+        let name = client_options.default_database.clone();
+        let client = Client::with_options(client_options)
+            .map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        let database = client.database(name.as_deref().unwrap_or(&options.database));
+        let cluster = Self {
+            events: database.collection("events"),
+            lanes: database.collection("lanes"),
+            topics: database.collection("topics"),
+            groups: database.collection("groups"),
+            cursors: database.collection("cursors"),
+            entries: database.collection("entries"),
+            counters: database.collection("counters"),
+            client,
+            database,
+            deadline: options.deadline,
+        };
+        cluster.check().await?;
+        Ok(cluster)
+    }
+
+    /// The moment by which something that begins now has to be done.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.deadline)
+    }
+
+    /// What a call of the driver comes to, in time.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: impl IntoFuture<Output = mongodb::error::Result<T>>,
+    ) -> Result<T, Fault> {
+        let answer = self.deadline().hold(call).await;
+        Ok(answer.ok_or_else(too_late)??)
+    }
+
+    async fn check(&self) -> Result<(), OpenError> {
+        let admin = self.client.database("admin");
+        let ask = async |command: Document| {
+            let answer = self.deadline().hold(admin.run_command(command)).await;
+            let answer = answer.ok_or_else(|| {
+                OpenError::Unreachable("MongoDB did not answer in time".to_owned())
+            })?;
+            answer.map_err(|error| OpenError::Unreachable(describe(&error)))
+        };
+        let hello = ask(doc! { "hello": 1 }).await?;
+        let in_set = hello.contains_key("setName");
+        if !in_set && hello.get_str("msg").ok() != Some("isdbgrid") {
+            return Err(OpenError::Standalone);
+        }
+        let build = ask(doc! { "buildInfo": 1 }).await?;
+        let version = build.get_str("version").unwrap_or_default();
+        let major = version.split('.').next().and_then(|major| major.parse::<i64>().ok());
+        if major.is_none_or(|major| major < SERVER_MAJOR_MIN) {
+            return Err(OpenError::TooOld(version.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Makes collections and indexes. Those that are there stay.
+    async fn prepare(&self) -> Result<(), OpenError> {
+        let failed = |fault: Fault| OpenError::Preparation(fault.to_string());
+        let names = self.ask(self.database.list_collection_names()).await;
+        let names = names.map_err(failed)?;
+        // Before the first transaction: in one, making a collection would be another conflict.
+        for name in COLLECTIONS {
+            if !names.iter().any(|there| there == name) {
+                let made = self.ask(self.database.create_collection(name)).await;
+                match made {
+                    Err(Fault::Refused(text)) if text.contains("already exists") => {}
+                    other => other.map_err(failed)?,
+                }
+            }
+        }
+        let events = self.events.create_indexes(event_indexes());
+        self.ask(events).await.map_err(failed)?;
+        let name = index("topic_by_name", doc! { "name": 1 }, true);
+        self.ask(self.topics.create_index(name)).await.map_err(failed)?;
+        let group = index("cursors_of_group", doc! { "group": 1, "lane": 1 }, true);
+        self.ask(self.cursors.create_index(group)).await.map_err(failed)?;
+        let topic = index("cursors_of_topic", doc! { "topic_id": 1 }, false);
+        self.ask(self.cursors.create_index(topic)).await.map_err(failed)?;
+        let space = index("entries_of_space", doc! { "space": 1, "key": 1 }, true);
+        self.ask(self.entries.create_index(space)).await.map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// The name of the index that orders a lane.
+pub(crate) const BY_OFFSET: &str = "by_offset";
+pub(crate) const BY_ID: &str = "by_id";
+pub(crate) const BY_KEY: &str = "by_key";
+pub(crate) const BY_TIME: &str = "by_time";
+pub(crate) const TOMBSTONES: &str = "tombstones";
+
+fn event_indexes() -> Vec<IndexModel> {
+    let tombstones = IndexOptions::builder()
+        .name(TOMBSTONES.to_owned())
+        .partial_filter_expression(doc! { "tombstone": true })
+        .build();
+    vec![
+        index(BY_OFFSET, doc! { "topic": 1, "topic_id": 1, "partition": 1, "offset": 1 }, true),
+        index(BY_ID, doc! { "topic": 1, "topic_id": 1, "id": 1 }, true),
+        index(BY_KEY, doc! { "topic": 1, "topic_id": 1, "key": 1, "offset": -1 }, false),
+        index(
+            BY_TIME,
+            doc! { "topic": 1, "topic_id": 1, "partition": 1, "appendedAt": 1, "offset": 1 },
+            false,
+        ),
+        IndexModel::builder()
+            .keys(doc! { "topic": 1, "topic_id": 1, "partition": 1, "offset": 1, "tombstone": 1 })
+            .options(tombstones)
+            .build(),
+    ]
+}
+
+fn index(name: &str, keys: Document, unique: bool) -> IndexModel {
+    let options = IndexOptions::builder().name(name.to_owned());
+    // A name that was given back is no name: a topic that is being removed has none.
+    let options = match (name, unique) {
+        ("topic_by_name", _) => options
+            .unique(true)
+            .partial_filter_expression(doc! { "name": { "$type": "string" } })
+            .build(),
+        (_, true) => options.unique(true).build(),
+        (_, false) => options.build(),
+    };
+    IndexModel::builder().keys(keys).options(options).build()
+}

@@ -1,0 +1,122 @@
+//! What has grown lately, by this hub and by others, and who waits for it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use promethean::store::{Growth, Lane};
+use promethean_event::Offset;
+use tokio::sync::Notify;
+
+use crate::limits::RECENT_LANES_MAX;
+
+#[derive(Debug, Default)]
+pub(crate) struct Growing {
+    recent: Mutex<Recent>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    mark: u64,
+    lanes: VecDeque<(u64, Lane)>,
+    /// Growth up to this mark is not told lane by lane any more.
+    forgotten: u64,
+    topics_changed: u64,
+    closed: bool,
+    /// Where lanes end, as far as it is known here: what is below can be read.
+    ends: BTreeMap<Lane, u64>,
+}
+
+impl Growing {
+    fn lock(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lanes reach to here at least. Told once: what is known already is no growth.
+    pub(crate) fn note_ends(&self, ends: impl IntoIterator<Item = (Lane, u64)>) {
+        let grew = self.lock().note_ends(ends);
+        if grew {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn note_topics(&self) {
+        let mut recent = self.lock();
+        recent.mark += 1;
+        recent.topics_changed = recent.mark;
+        drop(recent);
+        self.changed.notify_waiters();
+    }
+
+    /// Lanes of a topic that is gone.
+    pub(crate) fn forget(&self, is_gone: impl Fn(Lane) -> bool) {
+        self.lock().ends.retain(|lane, _| !is_gone(*lane));
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Where a lane ends at least.
+    pub(crate) fn end(&self, lane: Lane) -> Option<u64> {
+        self.lock().ends.get(&lane).copied()
+    }
+
+    pub(crate) async fn since(&self, mark: u64) -> Growth {
+        loop {
+            let mut notified = pin!(self.changed.notified());
+            // Listening before looking: what happens in between is heard.
+            notified.as_mut().enable();
+            if let Some(growth) = self.lock().since(mark) {
+                return growth;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Recent {
+    fn note_ends(&mut self, ends: impl IntoIterator<Item = (Lane, u64)>) -> bool {
+        let mut grew = Vec::new();
+        for (lane, end) in ends {
+            let known = self.ends.entry(lane).or_default();
+            if end > *known {
+                *known = end;
+                grew.push(lane);
+            }
+        }
+        if grew.is_empty() {
+            return false;
+        }
+        self.mark += 1;
+        self.lanes.extend(grew.into_iter().map(|lane| (self.mark, lane)));
+        while self.lanes.len() > RECENT_LANES_MAX
+            && let Some((mark, _)) = self.lanes.pop_front()
+        {
+            self.forgotten = mark;
+        }
+        true
+    }
+
+    fn since(&self, mark: u64) -> Option<Growth> {
+        if self.mark <= mark && !self.closed {
+            return None;
+        }
+        let lanes: BTreeSet<Lane> =
+            self.lanes.iter().filter(|(at, _)| *at > mark).map(|(_, lane)| *lane).collect();
+        let end = |lane| Some((lane, Offset::new(*self.ends.get(&lane)?)));
+        let lanes = lanes.into_iter().filter_map(end).collect();
+        Some(Growth {
+            mark: self.mark.max(mark),
+            lanes: (mark >= self.forgotten).then_some(lanes),
+            topics_changed: self.topics_changed > mark,
+            closed: self.closed,
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! The store on MongoDB: events, groups and all that belongs to them, shared by any number of hubs.
+//!
+//! Modules are listed in the order in which an event meets them.
+
+mod store;
+
+mod options;
+
+mod cluster;
+
+mod table;
+
+mod topics;
+
+mod writer;
+
+mod plan;
+
+mod document;
+
+mod carry_out;
+
+mod transaction;
+
+mod groups;
+
+mod entries;
+
+mod growth;
+
+mod watch;
+
+mod reading;
+
+mod lookup;
+
+mod cleaning;
+
+mod fault;
+
+mod clock;
+
+mod limits;
+
+pub use cluster::OpenError;
+pub use options::MongoOptions;
+pub use store::MongoStore;

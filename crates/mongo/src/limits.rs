@@ -1,0 +1,35 @@
+//! Every bound of the store.
+
+use std::time::Duration;
+
+/// A payload that would be larger as BSON is kept as text. A document may have 16 MiB at most.
+pub(crate) const PAYLOAD_BSON_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Requests that wait for the writer at most.
+pub(crate) const REQUESTS_WAITING_MAX: usize = 65_536;
+/// Events that go into one transaction at most, if they are of several requests.
+pub(crate) const COMMIT_EVENTS_MAX: usize = 4_000;
+/// And bytes, about.
+pub(crate) const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Changes that are remembered so that one who waits for growth is told which lanes grew.
+pub(crate) const RECENT_LANES_MAX: usize = 4096;
+/// Lanes whose ends are remembered.
+pub(crate) const LANES_KNOWN_MAX: usize = 65_536;
+/// Groups whose state is remembered.
+pub(crate) const GROUPS_KNOWN_MAX: usize = 4_096;
+/// Look-ups that are under way at once for one call.
+pub(crate) const LOOKUPS_AT_ONCE: usize = 16;
+/// Events of one key that are passed over before the next key is looked for by itself.
+pub(crate) const KEY_REPEATS_MAX: usize = 32;
+/// Events that are deleted by one command at most.
+pub(crate) const DELETE_EVENTS_MAX: u64 = 10_000;
+/// Ids that are looked for by one command at most.
+pub(crate) const IDS_AT_ONCE: usize = 1_000;
+/// The first pause before a transaction that lost against another one is tried again.
+pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
+/// The longest one.
+pub(crate) const RETRY_MAX: Duration = Duration::from_millis(250);
+/// The least version of the server: earlier ones refuse names with dots, and lack much else.
+pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
+/// A transaction that nothing has happened in for so long is nobody's any more. Ours take
+/// milliseconds between their commands.
+pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);

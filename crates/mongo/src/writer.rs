@@ -1,0 +1,368 @@
+//! The one who writes. What waits while a transaction is under way goes into the next one, so that
+//! publishers and groups share commits; everything in the order in which it was asked for.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mongodb::bson::doc;
+use mongodb::options::ReadConcern;
+use promethean::store::{
+    Append, AppendError, Appended, Clock, GroupSave, Lane, Put, SaveError, Stored, TopicDefinition,
+    TopicId,
+};
+use promethean_event::{EventId, GroupName};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::carry_out::CarryOut;
+use crate::clock::Deadline;
+use crate::cluster::Cluster;
+use crate::document::{signed, size, unsigned};
+use crate::fault::Fault;
+use crate::groups::{self, RemoveGroup};
+use crate::growth::Growing;
+use crate::limits::{
+    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, GROUPS_KNOWN_MAX, LANES_KNOWN_MAX, RETRY_MIN,
+};
+use crate::plan::{Answer, Head, KnownGroup, Plan, View, Wish, lane_of};
+use crate::table::Table;
+use crate::transaction::transact;
+use crate::{entries, lookup, topics};
+
+pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// What is asked of the writer.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Append(Append, Reply<Appended, AppendError>),
+    Save(GroupSave, Reply<(), SaveError>),
+    Define(TopicDefinition, Reply<TopicId, SaveError>),
+    Remove(TopicId, Reply<(), SaveError>),
+    RemoveGroup(GroupName, Reply<(), SaveError>),
+    Put(Vec<Put>, Reply<(), SaveError>),
+    /// Nothing comes after it.
+    Close(oneshot::Sender<()>),
+}
+
+/// Who waits for the answer to a wish.
+#[derive(Debug)]
+enum Waiting {
+    Appender(Reply<Appended, AppendError>),
+    Saver(Reply<(), SaveError>),
+}
+
+/// Wishes that go into one transaction.
+#[derive(Debug, Default)]
+struct Batch {
+    wishes: Vec<Wish>,
+    waiting: Vec<Waiting>,
+    events: usize,
+    bytes: usize,
+}
+
+impl Batch {
+    fn add(&mut self, wish: Wish, waiting: Waiting) {
+        self.events += wish.events().len();
+        self.bytes += wish.events().iter().map(size).sum::<usize>();
+        self.wishes.push(wish);
+        self.waiting.push(waiting);
+    }
+
+    const fn is_full(&self) -> bool {
+        self.events >= COMMIT_EVENTS_MAX || self.bytes >= COMMIT_BYTES_MAX
+    }
+
+    fn answer(self, answers: Vec<Answer>) {
+        for (waiting, answer) in self.waiting.into_iter().zip(answers) {
+            // Whoever has gone away does not want to know.
+            match (waiting, answer) {
+                (Waiting::Appender(reply), Answer::Appended(answer)) => drop(reply.send(answer)),
+                (Waiting::Saver(reply), Answer::Saved(answer)) => drop(reply.send(answer)),
+                _ => {}
+            }
+        }
+    }
+
+    fn refuse(self, fault: &Fault) {
+        for waiting in self.waiting {
+            match waiting {
+                Waiting::Appender(reply) => drop(reply.send(Err(fault.clone().into()))),
+                Waiting::Saver(reply) => drop(reply.send(Err(fault.clone().into()))),
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) cluster: Cluster,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) growing: Arc<Growing>,
+    pub(crate) known: Known,
+}
+
+/// What is known of lanes and groups. Conditions find out where it is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    heads: HashMap<Lane, Head>,
+    groups: HashMap<GroupName, Option<KnownGroup>>,
+}
+
+impl Writer {
+    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut next = requests.recv().await;
+        while let Some(request) = next.take() {
+            let mut batch = Batch::default();
+            let mut other = sort(&mut batch, request);
+            while other.is_none()
+                && !batch.is_full()
+                && let Ok(request) = requests.try_recv()
+            {
+                other = sort(&mut batch, request);
+            }
+            if !batch.wishes.is_empty() {
+                self.write(batch).await;
+            }
+            if let Some(request) = other
+                && !self.obey(request).await
+            {
+                return;
+            }
+            next = requests.recv().await;
+        }
+    }
+
+    /// Does what goes by itself; false if nothing comes after it.
+    async fn obey(&mut self, request: Request) -> bool {
+        match request {
+            Request::Define(definition, reply) => {
+                let defined = topics::define(&self.cluster, definition).await;
+                let answer = defined.map(|entry| {
+                    let id = entry.id;
+                    if self.table.insert(&entry) {
+                        self.growing.note_topics();
+                    }
+                    id
+                });
+                drop(reply.send(answer));
+            }
+            Request::Remove(topic, reply) => {
+                let removed = topics::remove(&self.cluster, topic).await;
+                if removed.is_ok() {
+                    self.known.heads.retain(|lane, _| lane.topic != topic);
+                    if self.table.remove(topic) {
+                        self.growing.note_topics();
+                        self.growing.forget(|lane| lane.topic == topic);
+                    }
+                    self.sweep();
+                }
+                drop(reply.send(removed));
+            }
+            Request::RemoveGroup(group, reply) => {
+                self.known.groups.remove(&group);
+                let attempt = RemoveGroup { cluster: self.cluster.clone(), group };
+                let removed = transact(&self.cluster, self.cluster.deadline(), attempt).await;
+                drop(reply.send(removed.map_err(Into::into)));
+            }
+            Request::Put(puts, reply) => drop(reply.send(entries::put(&self.cluster, puts).await)),
+            Request::Close(reply) => {
+                // Whoever closed it may have gone.
+                reply.send(()).ok();
+                return false;
+            }
+            Request::Append(..) | Request::Save(..) => {}
+        }
+        true
+    }
+
+    /// Deletes the events of removed topics meanwhile; cleaning ends what this does not.
+    fn sweep(&self) {
+        let cluster = self.cluster.clone();
+        tokio::spawn(async move {
+            if let Err(fault) = topics::sweep(&cluster).await {
+                tracing::warn!(%fault, "events of a removed topic are still there; cleaning will go on");
+            }
+        });
+    }
+
+    async fn write(&mut self, batch: Batch) {
+        let deadline = self.cluster.deadline();
+        match self.carry_out(&batch.wishes, deadline).await {
+            Ok(answers) => batch.answer(answers),
+            Err(fault) => {
+                self.known = Known::default();
+                batch.refuse(&fault);
+            }
+        }
+    }
+
+    /// Plans and writes until it is through.
+    async fn carry_out(
+        &mut self,
+        wishes: &[Wish],
+        deadline: Deadline,
+    ) -> Result<Vec<Answer>, Fault> {
+        let mut found = HashMap::new();
+        let mut is_fresh = false;
+        loop {
+            self.load(wishes).await?;
+            let table = self.table.get();
+            let plan = Plan::make(
+                wishes,
+                &View {
+                    table: &table,
+                    heads: &self.known.heads,
+                    groups: &self.known.groups,
+                    found: &found,
+                    now: self.clock.now(),
+                },
+            );
+            if plan.may_be_mistaken() && !is_fresh {
+                is_fresh = true;
+                self.look_again().await?;
+                continue;
+            }
+            if plan.is_empty() {
+                return Ok(plan.answers);
+            }
+            let plan = Arc::new(plan);
+            let attempt = CarryOut { cluster: self.cluster.clone(), plan: Arc::clone(&plan) };
+            match transact(&self.cluster, deadline, attempt).await {
+                Ok(()) => return Ok(self.remember(plan)),
+                Err(fault @ (Fault::Duplicate(_) | Fault::Stale)) if deadline.has_passed() => {
+                    return Err(Fault::Refused(fault.to_string()));
+                }
+                Err(Fault::Stale) => self.look_again().await?,
+                Err(Fault::Duplicate(_)) => {
+                    let before = found.len();
+                    self.find_all(&plan.ids, &mut found).await?;
+                    self.look_again().await?;
+                    if found.len() == before {
+                        // Written by another hub, but not for sure yet.
+                        deadline.pause(RETRY_MIN).await;
+                    }
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Forgets what may be wrong, and reads the topics again.
+    async fn look_again(&mut self) -> Result<(), Fault> {
+        self.known = Known::default();
+        if self.table.refresh(&self.cluster).await? {
+            self.growing.note_topics();
+        }
+        Ok(())
+    }
+
+    async fn find_all(
+        &self,
+        ids: &[(TopicId, EventId)],
+        found: &mut HashMap<(TopicId, EventId), Stored>,
+    ) -> Result<(), Fault> {
+        let table = self.table.get();
+        let mut by_topic: HashMap<TopicId, Vec<EventId>> = HashMap::new();
+        for (topic, id) in ids {
+            by_topic.entry(*topic).or_default().push(*id);
+        }
+        for (topic, ids) in by_topic {
+            let Some(entry) = table.by_id(topic) else { continue };
+            let there = lookup::find_all(&self.cluster, entry, &ids).await?;
+            found.extend(there.into_iter().map(|stored| ((topic, stored.event.id), stored)));
+        }
+        Ok(())
+    }
+
+    /// Reads what planning needs and is not known.
+    async fn load(&mut self, wishes: &[Wish]) -> Result<(), Fault> {
+        if self.known.heads.len() > LANES_KNOWN_MAX {
+            self.known.heads.clear();
+        }
+        if self.known.groups.len() > GROUPS_KNOWN_MAX {
+            self.known.groups.clear();
+        }
+        let table = self.table.get();
+        let events = wishes.iter().flat_map(Wish::events);
+        let mut lanes: BTreeSet<Lane> =
+            events.filter_map(|event| lane_of(&table, event).ok()).map(|(_, lane)| lane).collect();
+        for wish in wishes {
+            match wish {
+                Wish::Append(append) => lanes.extend(append.expect.iter().map(|e| e.lane)),
+                Wish::Save(save) if !self.known.groups.contains_key(&save.group) => {
+                    let known = groups::known(&self.cluster, &save.group).await?;
+                    self.known.groups.insert(save.group.clone(), known);
+                }
+                Wish::Save(_) => {}
+            }
+        }
+        lanes.retain(|lane| !self.known.heads.contains_key(lane));
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let read = heads(&self.cluster, &lanes).await?;
+        for lane in lanes {
+            self.known.heads.insert(lane, read.get(&lane).copied().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Takes over what a transaction has written.
+    fn remember(&mut self, plan: Arc<Plan>) -> Vec<Answer> {
+        for (lane, change) in &plan.lanes {
+            self.known.heads.insert(*lane, Head { exists: true, ..change.after });
+        }
+        for (name, change) in &plan.groups {
+            let known = self.known.groups.entry(name.clone()).or_default();
+            known.get_or_insert_default().incarnation.clone_from(&change.incarnation);
+        }
+        for ((name, lane), change) in &plan.cursors {
+            if let Some(Some(known)) = self.known.groups.get_mut(name) {
+                known.lanes.insert(*lane, change.after.clone());
+            }
+        }
+        self.growing.note_ends(plan.lanes.iter().map(|(lane, change)| (*lane, change.after.next)));
+        Arc::try_unwrap(plan).map_or_else(|plan| plan.answers.clone(), |plan| plan.answers)
+    }
+}
+
+/// Puts a wish into the batch; gives back what goes by itself.
+fn sort(batch: &mut Batch, request: Request) -> Option<Request> {
+    match request {
+        Request::Append(append, reply) => {
+            batch.add(Wish::Append(append), Waiting::Appender(reply));
+            None
+        }
+        Request::Save(save, reply) => {
+            batch.add(Wish::Save(save), Waiting::Saver(reply));
+            None
+        }
+        other => Some(other),
+    }
+}
+
+/// Where lanes end: the newest there is, whoever may still take it back. A condition on it holds
+/// only if what it was is there too.
+async fn heads(cluster: &Cluster, lanes: &BTreeSet<Lane>) -> Result<HashMap<Lane, Head>, Fault> {
+    let ids: Vec<i64> = lanes.iter().map(|lane| signed(lane.id().get())).collect();
+    let reading = async {
+        let by_id = cluster.lanes.find(doc! { "_id": { "$in": ids } });
+        let mut cursor = by_id.read_concern(ReadConcern::local()).await?;
+        let mut found = HashMap::new();
+        while cursor.advance().await? {
+            let document = cursor.deserialize_current()?;
+            let number = |name: &str| document.get_i64(name).map_or(0, unsigned);
+            let time =
+                document.get_datetime("appendedAt").map_or(0, |time| time.timestamp_millis());
+            let head = Head {
+                next: number("next"),
+                bytes: number("bytes"),
+                appended_at: promethean_event::Timestamp::from_millis(unsigned(time)),
+                exists: true,
+            };
+            found.insert(groups::lane(document.get_i64("_id").unwrap_or(0)), head);
+        }
+        Ok(found)
+    };
+    cluster.ask(reading).await
+}

@@ -1,0 +1,14 @@
+//! The store on MongoDB, against a real replica set: `scripts/mongod -- cargo nextest run ...`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that meets what it did not expect should stop there"
+)]
+
+mod replica_set;
+
+mod conformance;
+
+mod plans;
