@@ -1,25 +1,68 @@
 //! `prom`, the binary of Promethean: parses, wires, prints. What it does is in the libraries.
 
-#![expect(clippy::print_stderr, reason = "printing is what this binary is for")]
-
 mod arguments;
 
 mod command;
 
+mod manifest;
+
+mod rules;
+
+mod consent;
+
+mod reach;
+
+mod demo;
+
+mod shelf;
+
+mod times;
+
+mod clock;
+
+mod failure;
+
 mod output;
+
+mod template;
+
+#[cfg(test)]
+mod reference;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Arguments::parse();
-    let output = output::Output::new(arguments.json);
+    let arguments = match arguments::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misunderstood(&error),
+    };
+    let output = output::Output::new(arguments.wishes());
     match command::run(arguments.command, &output) {
         Ok(status) => status.into(),
-        Err(error) => {
-            output.failure(&error);
-            command::Status::Failed.into()
-        }
+        Err(error) => match failure::status_of(&error) {
+            Some(status) => {
+                output.failure(&error);
+                status.into()
+            }
+            // Whoever read has seen enough.
+            None => ExitCode::SUCCESS,
+        },
     }
+}
+
+/// Help was asked for, or what was typed makes no sense: programs get that as a document, too.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    let asked_for_json = std::env::args().any(|argument| argument == "--json");
+    if error.use_stderr() && asked_for_json {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let wishes = output::Wishes { json: true, ..output::Wishes::default() };
+        output::Output::new(wishes).failure(&failure::Failure::usage(first).into());
+    } else {
+        // Who does not read what was asked for has seen enough.
+        let _ = error.print();
+    }
+    if error.use_stderr() { command::Status::Usage.into() } else { ExitCode::SUCCESS }
 }

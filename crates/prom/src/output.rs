@@ -2,52 +2,253 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-/// How results are shown: text for people, JSON for programs. Results go to standard output,
-/// everything else to standard error.
+use crate::failure::Failure;
+
+/// How results are shown. Results go to standard output, everything else to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people: what a terminal gets.
+    Text,
+    /// One JSON object on each line: what a pipe gets.
+    Lines,
+    /// One JSON document: what `--json` asks for. Streams are lines still.
+    Document,
+}
+
 #[derive(Debug)]
 pub(crate) struct Output {
-    json: bool,
+    form: Form,
+    quiet: bool,
+    paint: Paint,
+}
+
+/// What the user said about the output.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    pub(crate) json: bool,
+    pub(crate) text: bool,
+    pub(crate) no_color: bool,
+    pub(crate) quiet: bool,
 }
 
 impl Output {
-    pub(crate) const fn new(json: bool) -> Self {
-        Self { json }
+    pub(crate) fn new(wishes: Wishes) -> Self {
+        let on_terminal = io::stdout().is_terminal();
+        let form = match wishes {
+            Wishes { json: true, .. } => Form::Document,
+            Wishes { text: true, .. } => Form::Text,
+            _ if on_terminal => Form::Text,
+            _ => Form::Lines,
+        };
+        Self { form, quiet: wishes.quiet, paint: Paint::new(wishes.no_color, on_terminal) }
     }
 
-    /// Shows a result: as one JSON document, or as the text that `text` makes of it.
+    /// Whether one JSON document was asked for.
+    pub(crate) const fn is_document(&self) -> bool {
+        matches!(self.form, Form::Document)
+    }
+
+    pub(crate) const fn is_text(&self) -> bool {
+        matches!(self.form, Form::Text)
+    }
+
+    /// Colours for standard output.
+    pub(crate) const fn paint(&self) -> Paint {
+        self.paint
+    }
+
+    /// Shows a report: text, unless a document was asked for.
     pub(crate) fn result<T: Serialize>(
         &self,
         value: &T,
         text: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
-        let shown = if self.json { serde_json::to_string_pretty(value)? } else { text(value) };
-        let mut stdout = io::stdout().lock();
-        match writeln!(stdout, "{}", shown.trim_end()).and_then(|()| stdout.flush()) {
-            // Whoever read it has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
+        match self.form {
+            Form::Document => self.print(&serde_json::to_string_pretty(value)?),
+            Form::Text | Form::Lines => self.print(&text(value)),
         }
+    }
+
+    /// Shows one thing: text, a line, or a document.
+    pub(crate) fn record<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match self.form {
+            Form::Text => self.print(&text(value)),
+            Form::Lines => self.print(&serde_json::to_string(value)?),
+            Form::Document => self.print(&serde_json::to_string_pretty(value)?),
+        }
+    }
+
+    /// Shows a list: a table, a line for each, or a document with the list under its name.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        name: &str,
+        rows: &[T],
+        table: impl FnOnce(&[T]) -> String,
+    ) -> anyhow::Result<()> {
+        match self.form {
+            Form::Text => self.print(&table(rows)),
+            Form::Lines => {
+                let lines =
+                    rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+                if lines.is_empty() { Ok(()) } else { self.print(&lines.join("\n")) }
+            }
+            Form::Document => {
+                self.print(&serde_json::to_string_pretty(&serde_json::json!({ name: rows }))?)
+            }
+        }
+    }
+
+    /// Writes lines to standard output. Who reads them sees them at once.
+    #[expect(clippy::unused_self, reason = "what goes to standard output goes through here")]
+    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{}", text.trim_end())?;
+        Ok(stdout.flush()?)
     }
 
     /// Tells a person how far a long piece of work has come.
     pub(crate) fn progress(&self, text: &str) {
-        if !self.json || io::stderr().is_terminal() {
+        if !self.quiet && (self.form != Form::Document || io::stderr().is_terminal()) {
             // A server goes on when nobody reads any more what it says.
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
-    pub(crate) fn failure(&self, error: &anyhow::Error) {
-        if self.json {
-            let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
-            eprintln!(
-                "{}",
-                serde_json::json!({ "title": chain.first(), "detail": chain.join(": ") })
-            );
-        } else {
-            eprintln!("error: {error:#}");
+    /// Tells a person what to do next; programs need no hints.
+    pub(crate) fn hint(&self, text: &str) {
+        if self.is_text() {
+            self.progress(&self.paint.dim(text));
         }
     }
+
+    /// A bar on standard error, for work that takes a while; only a terminal shows it.
+    pub(crate) fn bar(&self, total: Option<u64>, what: &str) -> indicatif::ProgressBar {
+        use indicatif::{ProgressBar, ProgressStyle};
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let (bar, template) = match total {
+            Some(total) => {
+                let template = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
+                (ProgressBar::new(total), template)
+            }
+            None => (ProgressBar::no_length(), "{msg} {human_pos} {per_sec}"),
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        bar
+    }
+
+    pub(crate) fn failure(&self, error: &anyhow::Error) {
+        let mut stderr = io::stderr().lock();
+        // There is nowhere else to say that this failed.
+        let _ = if self.form == Form::Document {
+            writeln!(stderr, "{}", Failure::document(error))
+        } else {
+            let hint = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.as_ref());
+            let hint = hint.map(|hint| format!("\n  {hint}")).unwrap_or_default();
+            writeln!(stderr, "error: {error:#}{hint}")
+        };
+    }
+}
+
+/// Colours, or none: `NO_COLOR`, `TERM=dumb`, `--no-color` and a pipe turn them off.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    fn new(no_color: bool, on_terminal: bool) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let wanted = set("FORCE_COLOR") || on_terminal && !dumb;
+        Self(wanted && !no_color && !set("NO_COLOR"))
+    }
+
+    /// Whether there are colours.
+    pub(crate) const fn is_on(self) -> bool {
+        self.0
+    }
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    pub(crate) fn strong(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(crate) fn bad(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    pub(crate) fn good(self, text: &str) -> String {
+        self.with("32", text)
+    }
+}
+
+/// Columns under their headings.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |row: usize, column: usize| rows.get(row).and_then(|cells| cells.get(column));
+    let widths: Vec<usize> = headings
+        .iter()
+        .enumerate()
+        .map(|(column, heading)| {
+            let of_rows = (0..rows.len()).filter_map(|row| cells(row, column));
+            of_rows.map(|cell| cell.chars().count()).max().unwrap_or(0).max(heading.len())
+        })
+        .collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (cell, width) in cells.zip(&widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        line.trim_end().to_owned()
+    };
+    let mut out = line(&mut headings.iter().copied());
+    for row in rows {
+        out.push('\n');
+        out.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    out
+}
+
+/// Milliseconds as people say them.
+pub(crate) fn span(millis: u64) -> String {
+    let seconds = millis / 1000;
+    // What was written as a round number is shown as one.
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min")] {
+        if millis > 0 && millis.is_multiple_of(unit * 1000) {
+            return format!("{} {name}", seconds / unit);
+        }
+    }
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..=9 if !millis.is_multiple_of(1000) => format!("{:.1} s", millis as f64 / 1000.0),
+        1..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A text of somebody else's, without what would steer the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// One or many.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
 }
 
 /// A number with its thousands set apart.
@@ -77,5 +278,40 @@ pub(crate) fn bytes(count: u64) -> String {
         format!("{value:.1} {unit}")
     } else {
         format!("{value:.0} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_do_not_steer_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\u{9b}c\r\n"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}\u{fffd}");
+        assert_eq!(plain("grün 漢"), "grün 漢");
+    }
+
+    #[test]
+    fn spans_are_said_as_people_do() {
+        for (millis, said) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_500, "1.5 s"),
+            (15_000, "15 s"),
+            (60_000, "1 min"),
+            (3_600_000, "1 h"),
+            (86_400_000, "1 d"),
+            (604_800_000, "7 d"),
+            (200_001, "3 min"),
+            (90_000_001, "25 h"),
+        ] {
+            assert_eq!(span(millis), said);
+        }
+    }
+
+    #[test]
+    fn columns_stand_under_their_headings() {
+        let rows = [vec!["a".to_owned(), "…1".to_owned()], vec!["bbb".to_owned(), "2".to_owned()]];
+        assert_eq!(table(&["X", "Y"], &rows), "X    Y\na    …1\nbbb  2");
     }
 }

@@ -5,8 +5,27 @@
     reason = "a test that meets what it did not expect should stop there"
 )]
 
+mod access;
+mod client;
+mod crowd;
+mod demo;
+mod documents;
+mod drain;
+mod events;
+mod kills;
+mod lint;
 mod log;
+mod manifest;
+mod operate;
+mod project;
+mod schema;
 mod serve;
+mod server;
+mod storage;
+mod tls;
+mod tour;
+
+mod views;
 
 use std::process::{Command, Output};
 
@@ -21,4 +40,30 @@ fn stdout(output: &Output) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Runs `prom` with arguments and standard input, and waits for it.
+fn prom_with(arguments: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_prom"))
+        .args(arguments)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Runs `prom`, which has to do well, and gives the JSON on each line.
+fn json_lines(arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = prom(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Asks until it is so. Each question starts a process, which takes its time.
+fn eventually(is_so: impl Fn() -> bool) {
+    assert!((0..1_000).any(|_| is_so()), "it never was");
 }

@@ -1,63 +1,9 @@
 //! `prom serve` and `prom dev` as processes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
 
+use super::server::Server;
 use super::{prom, stderr};
-
-struct Server {
-    child: Child,
-    at: String,
-}
-
-impl Server {
-    /// Starts, and waits until it says where it listens.
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_prom"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let at = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-            .unwrap();
-        Self { child, at }
-    }
-
-    fn post(&self, path: &str, token: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.at).unwrap();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            self.at,
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    /// Asks it to stop, and waits for how it ends.
-    fn stop(mut self) -> Option<i32> {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        self.child.wait().unwrap().code()
-    }
-}
-
-/// A test that fails leaves no server behind.
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn what_was_published_is_there_after_a_restart() {

@@ -4,31 +4,114 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
-use promethean::{Bus, BusOptions};
 use promethean_gateway::{Access, PORT, Settings};
 
 use super::Status;
-use super::serve;
+use super::server::{self, Hosting, OnStorageError, Reload};
+use crate::manifest::{Manifest, StoreKind};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Dev {
+    /// The manifest [default: prom.toml of this directory, if it is there].
+    #[arg(long, short = 'f', value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where everything is kept [default: nowhere, it is gone when the server stops].
     #[arg(long, value_name = "DIR", env = "PROM_DATA_DIR")]
     data: Option<PathBuf>,
-    /// Port of this machine to listen on; 0 for any that is free.
-    #[arg(long, default_value_t = PORT)]
-    port: u16,
+    /// Port of this machine to listen on; 0 for any that is free [default: 7766].
+    #[arg(long)]
+    port: Option<u16>,
+    /// Let this machine's processes send heartbeats, and a projector tell who is alive.
+    #[arg(long)]
+    demo: bool,
+    /// Web origin whose pages may connect, such as `http://localhost:5173`; may be given several
+    /// times [default: none but its own].
+    #[arg(long, value_name = "ORIGIN")]
+    origin: Vec<String>,
 }
 
 pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
+    let manifest = server::manifest(dev.config.as_deref())?;
     let mut settings = Settings::local(Access::Anonymous);
-    settings.listen = vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), dev.port)];
-    let Some(data) = &dev.data else {
-        output.progress("kept in memory only; --data DIR keeps it");
-        return serve::start(output, settings, Bus::memory, None);
+    settings.listen = vec![address(dev, manifest.as_ref())];
+    settings.origins.clone_from(&dev.origin);
+    let mut data = dev.data.clone();
+    if let Some(manifest) = &manifest {
+        if dev.origin.is_empty() {
+            settings.origins.clone_from(&manifest.document.server.origins);
+        }
+        server::complete(&mut settings, manifest);
+        let store = &manifest.document.store;
+        let kept = store.path.as_ref().filter(|_| store.kind != Some(StoreKind::Memory));
+        data = data.or_else(|| kept.map(|path| manifest.resolve(path)));
+    }
+    let storage = match &data {
+        None => {
+            "memory - everything is lost on exit   (keep it: prom dev --data ./prom-data)".into()
+        }
+        Some(data) => format!("{}", data.display()),
     };
-    serve::private_directory(data)?;
-    let store = serve::open(data, output)?;
-    serve::start(output, settings, || Bus::with_store(store, BusOptions::default()), None)
+    let described =
+        Described { storage, manifest: manifest.as_ref().map(Manifest::summary), demo: dev.demo };
+    let hosting = Hosting {
+        settings,
+        data,
+        reload: Reload::default(),
+        demo: dev.demo,
+        options: server::options(manifest.as_ref(), false),
+        banner: Box::new(move |addresses| banner(addresses, &described)),
+        manifest,
+        watch: true,
+        on_storage_error: OnStorageError::default(),
+    };
+    server::start(output, hosting)
+}
+
+/// Port of this machine only: whoever reaches it may do anything.
+fn address(dev: &Dev, manifest: Option<&Manifest>) -> SocketAddr {
+    let said = manifest.and_then(|manifest| manifest.document.server.listen.as_ref());
+    let said = said.and_then(|listen| listen.all().first()?.parse::<SocketAddr>().ok());
+    let port = dev.port.or_else(|| said.map(|address| address.port())).unwrap_or(PORT);
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// What a banner says.
+struct Described {
+    storage: String,
+    manifest: Option<String>,
+    demo: bool,
+}
+
+fn banner(addresses: &[SocketAddr], described: &Described) -> String {
+    let Described { storage, manifest, demo } = described;
+    let Some(address) = addresses.first() else {
+        return String::new();
+    };
+    let flag =
+        if address.port() == PORT { String::new() } else { format!(" --url http://{address}") };
+    let lines = [
+        format!("Promethean {}", env!("CARGO_PKG_VERSION")),
+        format!("  HTTP API      http://{address}              (OpenAPI: /openapi.json)"),
+        format!("  WebSocket     ws://{address}/ws"),
+        format!("  Metrics       http://{address}/metrics"),
+        format!("  Storage       {storage}"),
+        "  Auth          off, this machine only          (turn on: prom serve)".to_owned(),
+    ];
+    let mut text = lines.join("\n");
+    if let Some(manifest) = manifest {
+        text.push_str(&format!("\n  Manifest      {manifest}   (watching for changes)"));
+    }
+    if *demo {
+        text.push_str(
+            "\n  Demo          heartbeat.received -> group process-projector -> process.state",
+        );
+    }
+    let beat = r#"'{"pid":1,"name":"stt","host":"dev","cpu_pct":3,"mem_mb":90}'"#;
+    let watched = if *demo { "'process.**'" } else { "'heartbeat.**'" };
+    text.push_str("\n\nTry:");
+    text.push_str(&format!("\n  prom tail {watched}{flag}"));
+    text.push_str(&format!("\n  prom pub heartbeat.received {beat}{flag}"));
+    text.push_str(&format!("\n  prom group ls{flag}\n"));
+    text
 }

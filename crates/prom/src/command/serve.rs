@@ -2,31 +2,29 @@
 //! it makes one, and addresses that others can reach need TLS.
 
 use std::fs;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
-use promethean::embedded::{EmbeddedOptions, EmbeddedStore};
-use promethean::{Bus, BusOptions};
 use promethean_gateway::access::{
-    Authenticator, JwtSettings, JwtVerifier, MintedToken, SigningAlgorithm, StoredToken,
-    TokenTable, VerifyKeys,
+    Authenticator, JwtSettings, JwtVerifier, MintedToken, SigningAlgorithm, VerifyKeys,
 };
-use promethean_gateway::{
-    Access, Rates, Server, ServerHandle, Settings, StartError, TlsFiles, Waived,
-};
+use promethean_gateway::{Access, Rates, Settings, TlsFiles, Waived};
 
 use super::Status;
+use super::server::{self, Hosting, OnStorageError, Reload};
+use crate::manifest::{AuthMode, Document, Manifest, StoreKind};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where everything is kept.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "PROM_DATA_DIR")]
-    data: PathBuf,
+    /// The manifest; flags win over it [default: prom.toml of this directory, if it is there].
+    #[arg(long, short = 'f', value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where everything is kept [default: data].
+    #[arg(long, value_name = "DIR", env = "PROM_DATA_DIR")]
+    data: Option<PathBuf>,
     /// Address and port to listen on; may be given several times [default: port 7766 of this
     /// machine only].
     #[arg(long, value_name = "ADDRESS")]
@@ -47,9 +45,9 @@ pub(crate) struct Serve {
     /// Key set of the issuer, for RS256 and ES256; read again on SIGHUP.
     #[arg(long, value_name = "FILE")]
     jwks: Option<PathBuf>,
-    /// How the issuer signs with its key set.
-    #[arg(long, value_name = "ALG", value_parser = ["RS256", "ES256"], default_value = "RS256")]
-    jwt_algorithm: String,
+    /// How the issuer signs with its key set [default: RS256].
+    #[arg(long, value_name = "ALG", value_parser = ["RS256", "ES256"])]
+    jwt_algorithm: Option<String>,
     /// Certificate chain, as PEM; read again on SIGHUP.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -71,89 +69,92 @@ pub(crate) struct Serve {
     /// Do not limit how often clients publish.
     #[arg(long)]
     no_rate_limits: bool,
+    /// What to do when a write to the disk has failed.
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    on_storage_error: OnStorageError,
+    /// The manifest lets everybody in, which is for this machine only.
+    #[arg(skip)]
+    is_open: bool,
 }
 
-pub(crate) fn run(serve: &Serve, output: &Output) -> anyhow::Result<Status> {
-    private_directory(&serve.data)?;
-    let settings = settings(serve, output)?;
+pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
+    let manifest = super::server::manifest(serve.config.as_deref())?;
+    if let Some(manifest) = &manifest {
+        serve.complete(manifest);
+    }
+    let data = serve.data.clone().unwrap_or_else(|| PathBuf::from("data"));
+    super::private_directory(&data)?;
+    let tokens = serve.tokens.clone().unwrap_or_else(|| data.join("tokens.json"));
+    let mut settings = settings(&serve, (&data, &tokens), output)?;
+    if let Some(manifest) = &manifest {
+        super::server::complete(&mut settings, manifest);
+    }
     if serve.insecure_no_auth {
         output.progress("warning: whoever can reach this server may do anything");
     }
-    let store = open(&serve.data, output)?;
-    let bus = move || Bus::with_store(store, BusOptions::default());
-    start(output, settings, bus, serve.jwks.clone())
+    let declared = manifest.as_ref().is_some_and(|found| !found.document.topic.is_empty());
+    let kind = manifest.as_ref().and_then(|found| found.document.store.kind);
+    let in_memory = kind == Some(StoreKind::Memory);
+    let hosting = Hosting {
+        settings,
+        // What is kept in memory leaves nothing behind but who may come in.
+        data: Some(data).filter(|_| !in_memory),
+        reload: Reload { jwks: serve.jwks.clone(), tokens: Some(tokens) },
+        demo: false,
+        options: super::server::options(manifest.as_ref(), declared),
+        banner: Box::new(|_| concat!("Promethean ", env!("CARGO_PKG_VERSION")).to_owned()),
+        manifest,
+        watch: false,
+        on_storage_error: serve.on_storage_error,
+    };
+    server::start(output, hosting)
 }
 
-/// Opens the store of a data directory.
-pub(super) fn open(data: &Path, output: &Output) -> anyhow::Result<Arc<EmbeddedStore>> {
-    let (store, report) = EmbeddedStore::open(data, EmbeddedOptions::default())
-        .with_context(|| format!("cannot open {}", data.display()))?;
-    output.progress(&format!("{}: {} groups", data.display(), report.groups));
-    Ok(Arc::new(store))
-}
-
-/// Serves until a signal comes. The bus is made inside of the runtime that drives it.
-pub(super) fn start(
-    output: &Output,
-    settings: Settings,
-    bus: impl FnOnce() -> Bus,
-    jwks: Option<PathBuf>,
-) -> anyhow::Result<Status> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let bus = bus();
-        let server = match Server::bind(bus.clone(), settings).await {
-            Ok(server) => server,
-            Err(error @ StartError::Settings(_)) => {
-                output.failure(&error.into());
-                return Ok(Status::Misconfigured);
+impl Serve {
+    /// Fills in from a manifest what was not said on the command line.
+    fn complete(&mut self, manifest: &Manifest) {
+        let Document { server, store, auth, .. } = &manifest.document;
+        let file = |given: &mut Option<PathBuf>, said: &Option<PathBuf>| {
+            if given.is_none() {
+                *given = said.as_ref().map(|path| manifest.resolve(path));
             }
-            Err(error) => return Err(error.into()),
         };
-        for address in server.addresses() {
-            output.progress(&format!("listening on {address}"));
+        file(&mut self.data, &store.path);
+        file(&mut self.tokens, &auth.tokens);
+        file(&mut self.tls_cert, &server.tls_cert);
+        file(&mut self.tls_key, &server.tls_key);
+        if self.listen.is_empty() {
+            let said = server.listen.iter().flat_map(|listen| listen.all());
+            self.listen = said.filter_map(|address| address.parse().ok()).collect();
         }
-        let handle = server.handle();
-        let signals = tokio::spawn(signals(handle, jwks));
-        server.run().await;
-        signals.abort();
-        bus.close().await;
-        output.progress("stopped");
-        Ok(Status::Done)
-    })
-}
-
-/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
-async fn signals(handle: ServerHandle, jwks: Option<PathBuf>) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => handle.stop(),
-            _ = interrupt.recv() => handle.stop(),
-            _ = hangup.recv() => {
-                if let Err(error) = handle.reload() {
-                    let _ = writeln!(std::io::stderr(), "warning: the old certificate stays: {error}");
-                }
-                if let Some(Err(error)) = jwks.as_ref().map(|file| install(&handle, file)) {
-                    let _ = writeln!(std::io::stderr(), "warning: the old key set stays: {error:#}");
-                }
-            }
+        if self.origin.is_empty() {
+            self.origin.clone_from(&server.origins);
+        }
+        if self.host.is_empty() {
+            self.host.clone_from(&server.hosts);
+        }
+        self.insecure_no_tls |= server.insecure_no_tls;
+        self.no_rate_limits |= server.rate_limits == Some(false);
+        self.is_open = auth.mode == Some(AuthMode::Off);
+        if let (Some(AuthMode::Jwt), Some(jwt), None) = (auth.mode, &auth.jwt, &self.jwt_issuer) {
+            self.jwt_issuer = Some(jwt.issuer.clone());
+            self.jwt_audience = Some(jwt.audience.clone());
+            file(&mut self.jwt_secret_file, &jwt.secret_file);
+            file(&mut self.jwks, &jwt.jwks);
+            self.jwt_algorithm = self.jwt_algorithm.take().or_else(|| jwt.algorithm.clone());
         }
     }
 }
 
-fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {
-    Ok(handle.install_keys(&fs::read(file)?)?)
-}
-
-fn settings(serve: &Serve, output: &Output) -> anyhow::Result<Settings> {
-    let access = if serve.insecure_no_auth {
+fn settings(
+    serve: &Serve,
+    (data, tokens): (&Path, &Path),
+    output: &Output,
+) -> anyhow::Result<Settings> {
+    let access = if serve.insecure_no_auth || serve.is_open {
         Access::Anonymous
     } else {
-        Access::Required(Box::new(authenticator(serve, output)?))
+        Access::Required(Box::new(authenticator(serve, (data, tokens), output)?))
     };
     let mut settings = Settings::local(access);
     if !serve.listen.is_empty() {
@@ -171,18 +172,15 @@ fn settings(serve: &Serve, output: &Output) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-fn authenticator(serve: &Serve, output: &Output) -> anyhow::Result<Authenticator> {
-    let file = serve.tokens.clone().unwrap_or_else(|| serve.data.join("tokens.json"));
+fn authenticator(
+    serve: &Serve,
+    (data, file): (&Path, &Path),
+    output: &Output,
+) -> anyhow::Result<Authenticator> {
     if serve.tokens.is_none() && serve.jwt_issuer.is_none() && !file.exists() {
-        first_token(&serve.data, &file, output)?;
+        first_token(data, file, output)?;
     }
-    let stored: Vec<StoredToken> = if file.exists() {
-        serde_json::from_slice(&secret_file(&file)?)
-            .with_context(|| format!("{} is not a list of tokens", file.display()))?
-    } else {
-        Vec::new()
-    };
-    Ok(Authenticator::new(TokenTable::new(stored)?, jwt(serve)?, Vec::new()))
+    Ok(Authenticator::new(server::read_tokens(file)?, jwt(serve)?, Vec::new()))
 }
 
 fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
@@ -191,10 +189,12 @@ fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
         return Ok(None);
     };
     let (keys, set) = match (&serve.jwt_secret_file, &serve.jwks) {
-        (Some(file), _) => (VerifyKeys::Secret(secret_file(file)?.trim_ascii().to_vec()), None),
+        (Some(file), _) => {
+            (VerifyKeys::Secret(super::secret_file(file)?.trim_ascii().to_vec()), None)
+        }
         (None, Some(file)) => {
-            let algorithm = match serve.jwt_algorithm.as_str() {
-                "ES256" => SigningAlgorithm::Es256,
+            let algorithm = match serve.jwt_algorithm.as_deref() {
+                Some("ES256") => SigningAlgorithm::Es256,
                 _ => SigningAlgorithm::Rs256,
             };
             (VerifyKeys::Set(algorithm), Some(fs::read(file)?))
@@ -213,37 +213,9 @@ fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
 fn first_token(data: &Path, file: &Path, output: &Output) -> anyhow::Result<()> {
     let scopes = ["admin:**", "publish:**", "subscribe:**"].map(str::to_owned).to_vec();
     let minted = MintedToken::mint("admin", scopes)?;
-    write_private(file, &serde_json::to_vec_pretty(&[&minted.stored])?)?;
+    super::write_private(file, &serde_json::to_vec_pretty(&[&minted.stored])?)?;
     let secret = data.join("admin.token");
-    write_private(&secret, minted.secret.as_bytes())?;
+    super::write_private(&secret, minted.secret.as_bytes())?;
     output.progress(&format!("the token of the administrator is in {}", secret.display()));
     Ok(())
-}
-
-/// Reads a file with secrets; one that others can read is refused.
-fn secret_file(path: &Path) -> anyhow::Result<Vec<u8>> {
-    use std::os::unix::fs::PermissionsExt;
-    let of = || format!("cannot read {}", path.display());
-    let mode = fs::metadata(path).with_context(of)?.permissions().mode();
-    if mode & 0o007 != 0 {
-        bail!("{} can be read by others; chmod 600 it", path.display());
-    }
-    fs::read(path).with_context(of)
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    Ok(file.sync_all()?)
-}
-
-/// Makes a directory that is for this user only.
-pub(super) fn private_directory(path: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if path.exists() {
-        return Ok(());
-    }
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("cannot make {}", path.display()))
 }

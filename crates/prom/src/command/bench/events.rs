@@ -39,19 +39,7 @@ impl Source {
         self.next += 1;
         let topic = number as usize % self.topics.len();
         let topic = self.topics.get(topic).context("at least one topic")?.clone();
-        let payload = format!(
-            concat!(
-                r#"{{"pid":{},"name":"worker-{}","host":"host-{}","cpu_pct":{}.5,"#,
-                r#""mem_mb":{},"status":"alive","note":"{:048x}"}}"#
-            ),
-            number % 65_536,
-            number % 100,
-            number % 40,
-            number % 100,
-            number % 4096,
-            number
-        );
-        let payload = Payload::parse(payload)?;
+        let payload = Payload::parse(text(number))?;
         let key = key(number, self.keys)?;
         let now = Timestamp::from_millis(1_700_000_000_000 + number);
         Ok(NewEvent::new(EventId::generate(), now, topic, payload).with_key(key))
@@ -61,6 +49,22 @@ impl Source {
         let events = (0..count).map(|_| self.event()).collect::<anyhow::Result<_>>()?;
         Ok(Append { events, ..Append::default() })
     }
+}
+
+/// The payload of an event, as text.
+pub(crate) fn text(number: u64) -> String {
+    format!(
+        concat!(
+            r#"{{"pid":{},"name":"worker-{}","host":"host-{}","cpu_pct":{}.5,"#,
+            r#""mem_mb":{},"status":"alive","note":"{:048x}"}}"#
+        ),
+        number % 65_536,
+        number % 100,
+        number % 40,
+        number % 100,
+        number % 4096,
+        number
+    )
 }
 
 /// The key of an event: scattered, so that neighbours have different ones.

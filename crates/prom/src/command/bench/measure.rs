@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::output::grouped;
+
 /// Runs `work` and says how long it took.
 #[expect(clippy::disallowed_methods, reason = "measuring time is what a benchmark is for")]
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
@@ -48,5 +50,15 @@ impl Compared {
             reference_events_per_s: each(|round| round.reference_events_per_s),
             rounds,
         }
+    }
+
+    /// A line for people.
+    pub(crate) fn line(&self, name: &str) -> String {
+        format!(
+            "{name:<34} {:>12}/s   reference {:>12}/s   ratio {:.2}\n",
+            grouped(self.events_per_s as u64),
+            grouped(self.reference_events_per_s as u64),
+            self.ratio
+        )
     }
 }

@@ -4,9 +4,13 @@ mod bus;
 
 mod events;
 
+mod hub;
+
 mod log;
 
 mod measure;
+
+mod views;
 
 use clap::Subcommand;
 
@@ -19,11 +23,17 @@ pub(crate) enum BenchCommand {
     Log(log::LogBench),
     /// The bus against the log alone: publishing, groups, latency, idle subscriptions.
     Bus(bus::BusBench),
+    /// The server over loopback, and NATS JetStream and Redis Streams in turn with it.
+    Hub(hub::HubBench),
+    /// Views against SQLite and a constant answer: projecting, snapshots, the past.
+    Views(views::ViewsBench),
 }
 
 pub(crate) fn run(command: BenchCommand, output: &Output) -> anyhow::Result<Status> {
     match command {
         BenchCommand::Log(bench) => log::run(&bench, output),
         BenchCommand::Bus(bench) => bus::run(&bench, output),
+        BenchCommand::Hub(bench) => hub::run(&bench, output),
+        BenchCommand::Views(bench) => views::run(&bench, output),
     }
 }

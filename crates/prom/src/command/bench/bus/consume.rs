@@ -12,6 +12,8 @@ use super::{Opened, open, runtime};
 use crate::command::bench::events::{Source, topic};
 use crate::command::bench::measure::{Compared, Round, rate, timed};
 
+/// Events that are stored at once, to be consumed later.
+const STORED_BATCH: usize = 1_000;
 /// Events published in one round of the live measurement.
 const LIVE_EVENTS: usize = 40_000;
 /// Events that are on their way at once there: what groups have not had yet stays in memory.
@@ -36,8 +38,8 @@ pub(super) fn measure(scratch: &Path, rounds: usize, stored: usize) -> anyhow::R
     let path = scratch.join("consume");
     let opened = runtime.block_on(open(&path))?;
     let mut source = Source::new(1, 20_000)?;
-    for _ in 0..stored / 10_000 {
-        let events = (0..10_000).map(|_| source.event()).collect::<anyhow::Result<_>>()?;
+    for _ in 0..stored / STORED_BATCH {
+        let events = (0..STORED_BATCH).map(|_| source.event()).collect::<anyhow::Result<_>>()?;
         runtime.block_on(opened.bus.publish_batch(events))?;
     }
     opened.store.log().settle()?;
@@ -90,7 +92,8 @@ async fn consume(bus: &Bus, name: &str, ordered: Ordered, stored: usize) -> anyh
         .subscribe_to(["bench.0"], name)
         .from(Start::Earliest)
         .ordered(ordered)
-        .handle(move |_| {
+        .handle(move |delivered| {
+            std::hint::black_box(delivered.json());
             counting.fetch_add(1, Ordering::Relaxed);
             std::future::ready(Ok(()))
         })

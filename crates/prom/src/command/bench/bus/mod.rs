@@ -19,7 +19,6 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::events::topic;
-use super::measure::Compared;
 use crate::command::Status;
 use crate::output::{Output, grouped};
 
@@ -124,24 +123,16 @@ pub(crate) fn run(bench: &BusBench, output: &Output) -> anyhow::Result<Status> {
 }
 
 fn text(report: &Report) -> String {
-    let line = |name: &str, compared: &Compared| {
-        format!(
-            "{name:<40} {:>12}/s   reference {:>12}/s   ratio {:.2}\n",
-            grouped(compared.events_per_s as u64),
-            grouped(compared.reference_events_per_s as u64),
-            compared.ratio
-        )
-    };
     let mut out = String::new();
     if let Some(publish) = &report.publish {
-        out += &line("256 publishers of single events", &publish.publishers_256);
+        out += &publish.publishers_256.line("256 publishers of single events");
     }
     if let Some(consume) = &report.consume {
-        out += &line("a new group, ordered by key", &consume.default);
-        out += &line("a new group, in no order", &consume.unordered);
+        out += &consume.default.line("a new group, ordered by key");
+        out += &consume.unordered.line("a new group, in no order");
     }
     if let Some(groups) = &report.groups_10 {
-        out += &line("ten groups on a live topic", &groups.deliveries);
+        out += &groups.deliveries.line("ten groups on a live topic");
         out += &format!("reads from the disk meanwhile: {}\n", groups.disk_reads);
     }
     if let Some(latency) = &report.latency {

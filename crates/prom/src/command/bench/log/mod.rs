@@ -14,7 +14,6 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
-use super::measure::Compared;
 use crate::command::Status;
 use crate::output::{Output, grouped};
 
@@ -100,26 +99,18 @@ pub(crate) fn run(bench: &LogBench, output: &Output) -> anyhow::Result<Status> {
 }
 
 fn text(report: &Report) -> String {
-    let line = |name: &str, compared: &Compared| {
-        format!(
-            "{name:<34} {:>12}/s   reference {:>12}/s   ratio {:.2}\n",
-            grouped(compared.events_per_s as u64),
-            grouped(compared.reference_events_per_s as u64),
-            compared.ratio
-        )
-    };
     let mut out = String::new();
     if let Some(write) = &report.write {
-        out += &line("fsynced batches of 1,000", &write.batch_1000);
-        out += &line("  two under way", &write.batch_1000_two_under_way);
-        out += &line("fsynced batches of 10,000", &write.batch_10000);
-        out += &line("  two under way", &write.batch_10000_two_under_way);
-        out += &line("256 publishers of single events", &write.publishers_256);
-        out += &line("100 topics against one", &write.topics_100);
+        out += &write.batch_1000.line("fsynced batches of 1,000");
+        out += &write.batch_1000_two_under_way.line("  two under way");
+        out += &write.batch_10000.line("fsynced batches of 10,000");
+        out += &write.batch_10000_two_under_way.line("  two under way");
+        out += &write.publishers_256.line("256 publishers of single events");
+        out += &write.topics_100.line("100 topics against one");
     }
     if let Some(read) = &report.read {
-        out += &line("sequential read of one topic", &read.whole);
-        out += &line("a topic that is a tenth of the log", &read.tenth);
+        out += &read.whole.line("sequential read of one topic");
+        out += &read.tenth.line("a topic that is a tenth of the log");
     }
     if let Some(stored) = &report.stored {
         let (lookups, open) = (&stored.lookup, &stored.open);

@@ -1,0 +1,118 @@
+//! A key as it was, in logs of two lengths, and a whole view as it was.
+
+use std::path::Path;
+
+use promethean::projection::{Changelog, Projection, Views};
+use promethean::{Bus, Moment};
+use promethean_event::{Offset, Timestamp};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use super::load::{BATCH, TOPIC, event, publish, view};
+use crate::command::bench::measure::{median, rate, timed};
+
+/// Keys with a history of their own, each of so many events.
+const SUBJECTS: usize = 50;
+const EVENTS_OF_SUBJECT: usize = 100;
+const QUESTIONS: usize = 2_000;
+
+#[derive(Serialize)]
+pub(super) struct PastFigures {
+    pub(super) short_events: u64,
+    pub(super) short_median_us: f64,
+    pub(super) long_events: u64,
+    pub(super) long_median_us: f64,
+    /// The long log against the short one.
+    pub(super) ratio: f64,
+    pub(super) keys: u64,
+    /// As of now: most keys have not changed since.
+    pub(super) whole_keys_per_s: f64,
+    /// As of the middle of the log: most have.
+    pub(super) whole_middle_keys_per_s: f64,
+}
+
+pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures> {
+    let keys = events;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let bus = runtime.block_on(Bus::open(path.join("past")))?;
+    let pieces = EVENTS_OF_SUBJECT;
+    let fill = |from: usize, to: usize| {
+        runtime.block_on(async {
+            for piece in 0..pieces {
+                let (begin, end) = (
+                    from + (to - from) * piece / pieces,
+                    from + (to - from) * (piece + 1) / pieces,
+                );
+                publish(&bus, begin..end, keys).await?;
+                if from == 0 {
+                    let subjects = (0..SUBJECTS).map(|n| event(&format!("subject:{n}"), piece));
+                    bus.publish_batch(subjects.collect::<Result<_, _>>()?).await?;
+                }
+            }
+            Ok::<_, anyhow::Error>(())
+        })
+    };
+    fill(0, events)?;
+    let views = runtime.block_on(Views::open(&bus, path.join("past.db")))?;
+    let changelog = Changelog::new(view("processes"), TOPIC).batch(BATCH);
+    let projection = runtime.block_on(views.changelog(changelog))?;
+    let short = questions(&runtime, &projection)?;
+    fill(events, events * 10)?;
+    let long = questions(&runtime, &projection)?;
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    let (count, whole) = whole(&runtime, &projection, now)?;
+    let middle = Moment::Offset(Offset::new(events as u64 * 5));
+    let (_, whole_middle) = self::whole(&runtime, &projection, middle)?;
+    runtime.block_on(views.stop());
+    runtime.block_on(bus.close());
+    Ok(PastFigures {
+        short_events: events as u64,
+        short_median_us: short,
+        long_events: events as u64 * 10,
+        long_median_us: long,
+        ratio: long / short,
+        keys: count,
+        whole_keys_per_s: whole,
+        whole_middle_keys_per_s: whole_middle,
+    })
+}
+
+/// The median time of a question about a key of a hundred events, in microseconds; warm.
+fn questions(runtime: &Runtime, projection: &Projection) -> anyhow::Result<f64> {
+    let mut figures = Vec::with_capacity(QUESTIONS);
+    for n in 0..QUESTIONS + SUBJECTS {
+        let key = format!("subject:{}", n % SUBJECTS);
+        // Anywhere in its history.
+        let back = (n * 7919) % 100;
+        let time = Moment::Happened(Timestamp::from_millis(back as u64));
+        let (found, elapsed) = timed(|| runtime.block_on(projection.at("processes", &key, time)));
+        found?;
+        if n >= SUBJECTS {
+            figures.push(elapsed.as_secs_f64() * 1e6);
+        }
+    }
+    Ok(median(figures))
+}
+
+/// Keys a second of a whole view.
+fn whole(runtime: &Runtime, projection: &Projection, moment: Moment) -> anyhow::Result<(u64, f64)> {
+    let (counted, elapsed) = timed(|| {
+        runtime.block_on(async {
+            let (mut after, mut count) = (None, 0_u64);
+            loop {
+                let page = projection.at_all("processes", moment, after, 1_000).await?;
+                count += page.documents.len() as u64;
+                // What is served is made into text, too.
+                for document in &page.documents {
+                    std::hint::black_box(document.to_json());
+                }
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => return Ok::<_, anyhow::Error>(count),
+                }
+            }
+        })
+    });
+    let count = counted?;
+    Ok((count, rate(usize::try_from(count).unwrap_or(usize::MAX), elapsed)))
+}

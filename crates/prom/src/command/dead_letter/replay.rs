@@ -1,0 +1,218 @@
+//! Bulk work on dead letters: a plan, a yes, then one by one, each settled as it is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use clap::Args;
+use promethean_event::EventId;
+use serde::Serialize;
+use serde_json::json;
+
+use super::letter::{Letter, moment};
+use super::{LISTED_MAX, Selection, letters, named};
+use crate::command::Status;
+use crate::consent::{Consent, Harm};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::reach::{Ask, At, Reach};
+
+#[derive(Debug, Args)]
+struct Chosen {
+    /// Ids of dead letters, or their ends.
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// All that wait.
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    #[command(flatten)]
+    which: Selection,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom dlq replay 9f3ac1                       one, by the end of its id
+  prom dlq replay --error 3a9c0d11 --dry-run   all with this kind of error: only the plan
+  prom dlq replay --topic orders.* --rate 50 --yes")]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Publish them again to everybody, not only to the group that gave them up.
+    #[arg(long)]
+    all_groups: bool,
+    /// So many in a second at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+impl Chosen {
+    async fn find(&self, reach: &Reach) -> anyhow::Result<Vec<Letter>> {
+        if self.ids.is_empty() && !self.all && self.which.is_empty() {
+            let what = "say which dead letters: ids, --error, --topic, --group or --all";
+            let hint = format!("see them with: prom dlq ls{}", reach.flag());
+            return Err(Failure::usage(what).hint(hint).into());
+        }
+        if self.ids.is_empty() {
+            return letters(reach, &self.which, "waiting").await;
+        }
+        let mut found = Vec::new();
+        for id in &self.ids {
+            let letter = named(reach, id).await?;
+            if letter.state != "waiting" {
+                let what = format!("dead letter {id} was {} already", letter.state);
+                return Err(Failure::new(Status::Conflict, what).into());
+            }
+            found.push(letter);
+        }
+        Ok(found)
+    }
+}
+
+/// What was done, and to which.
+#[derive(Debug, Default, Serialize)]
+struct Outcome {
+    done: Vec<EventId>,
+    failed: Vec<Unchanged>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unchanged {
+    id: EventId,
+    code: String,
+    detail: String,
+}
+
+fn plan(verb: &str, letters: &[Letter], place: &str) -> String {
+    let number = output::count(letters.len(), "dead letter", "dead letters");
+    let mut lines = vec![format!("Plan: {verb} {number} at {place}")];
+    let mut by_group: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for letter in letters {
+        *by_group.entry((letter.topic.as_str(), letter.group.as_str())).or_default() += 1;
+    }
+    for ((topic, group), count) in by_group {
+        lines.push(format!("  {topic} -> group {group}   {count}"));
+    }
+    let times = letters.iter().map(|letter| letter.ts);
+    if let (Some(oldest), Some(newest)) = (times.clone().min(), times.max()) {
+        lines.push(format!("  given up         {} … {}", moment(oldest), moment(newest)));
+    }
+    let keys: BTreeSet<_> =
+        letters.iter().filter_map(|l| l.original.as_ref()?.key.as_ref()).collect();
+    if !keys.is_empty() {
+        lines.push(format!("  keys             {}", keys.len()));
+    }
+    let returned = letters.iter().filter(|letter| letter.round > 0).count();
+    if returned > 0 {
+        lines.push(format!("  came back before {returned}"));
+    }
+    lines.join("\n")
+}
+
+pub(super) async fn run(wish: &Replay, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+    let found = wish.chosen.find(reach).await?;
+    if found.is_empty() {
+        output.progress("no dead letters match; nothing to do");
+        return Ok(Status::Done);
+    }
+    output.progress(&plan("replay", &found, &reach.place()));
+    let whom = if wish.all_groups { "all groups" } else { "the failing group only" };
+    output.progress(&format!("  deliver to       {whom}"));
+    if found.len() == LISTED_MAX {
+        output.progress("  there may be more; run it again afterwards");
+    }
+    if !wish.consent.given(harm(reach), output)? {
+        return Ok(Status::Done);
+    }
+    let body = if wish.all_groups { json!({ "to": "all_groups" }) } else { json!({}) };
+    let ask =
+        |letter: &Letter| Ask::post(format!("/dead-letters/{}/replay", letter.id)).json(&body);
+    let outcome = each(&found, reach, output, (wish.rate, &ask)).await?;
+    finish(&outcome, "replayed", reach, output)
+}
+
+pub(super) async fn remove(
+    wish: &Remove,
+    reach: &Reach,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let found = wish.chosen.find(reach).await?;
+    if found.is_empty() {
+        output.progress("no dead letters match; nothing to do");
+        return Ok(Status::Done);
+    }
+    output.progress(&plan("give up for good", &found, &reach.place()));
+    if !wish.consent.given(harm(reach), output)? {
+        return Ok(Status::Done);
+    }
+    let ask = |letter: &Letter| Ask::post(format!("/dead-letters/{}/discard", letter.id));
+    let outcome = each(&found, reach, output, (None, &ask)).await?;
+    finish(&outcome, "given up", reach, output)
+}
+
+fn harm(reach: &Reach) -> Harm<'static> {
+    if reach.is_protected() { Harm::Severe("dlq") } else { Harm::Moderate }
+}
+
+/// What is asked of the server about one dead letter.
+type Question<'a> = &'a dyn Fn(&Letter) -> Ask;
+
+async fn each(
+    letters: &[Letter],
+    reach: &Reach,
+    output: &Output,
+    (rate, ask): (Option<u32>, Question<'_>),
+) -> anyhow::Result<Outcome> {
+    let bar = output.bar(Some(letters.len() as u64), "dead letters");
+    let mut outcome = Outcome::default();
+    for letter in letters {
+        match reach.json::<serde_json::Value>(ask(letter)).await {
+            Ok(_) => outcome.done.push(letter.id),
+            Err(error) => {
+                let Some(failure) = error.downcast_ref::<Failure>() else {
+                    return Err(error);
+                };
+                // Nobody answers: the rest would fail the same way.
+                if failure.status == Status::Unreachable || failure.status == Status::Denied {
+                    return Err(error);
+                }
+                outcome.failed.push(Unchanged {
+                    id: letter.id,
+                    code: failure.code.clone(),
+                    detail: failure.detail.clone(),
+                });
+            }
+        }
+        bar.inc(1);
+        if let Some(rate) = rate {
+            tokio::time::sleep(Duration::from_secs(1) / rate).await;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(outcome)
+}
+
+fn finish(outcome: &Outcome, verb: &str, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+    output.record(outcome, |outcome| {
+        let number = output::count(outcome.done.len(), "dead letter", "dead letters");
+        let mut text = format!("{verb} {number}");
+        for left in &outcome.failed {
+            text.push_str(&format!("\nnot {verb}: {}: {}", left.id, left.detail));
+        }
+        text
+    })?;
+    output.hint(&format!("see what is left: prom dlq ls{}", reach.flag()));
+    Ok(if outcome.failed.is_empty() { Status::Done } else { Status::Partial })
+}

@@ -1,0 +1,288 @@
+//! `prom export` and `prom import`: events as lines of JSON, in files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use flate2::Compression;
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use promethean_event::limits::FRAME_EVENTS_MAX;
+use promethean_event::{Pattern, Topic};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Status;
+use super::sending::{BATCH_BYTES, Receipt, Sender};
+use crate::clock;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::reach::{Ask, At, Missing, Reach, TextLines};
+use crate::times::{self, When};
+
+/// Write stored events as lines of JSON, for `prom import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom export '**' -o backup.ndjson.gz                 compressed, by the name
+  prom export 'orders.**' --since 'yesterday' --where 'payload.total > 100.0' | jq .key")]
+pub(crate) struct Export {
+    /// Topics.
+    #[arg(default_value = "**")]
+    pattern: Pattern,
+    /// Only what was taken from this time on.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what was taken before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only events for which this CEL expression is true.
+    #[arg(long, value_name = "CEL")]
+    r#where: Option<String>,
+    /// File to write, compressed if it ends with .gz; it is there only when it is complete
+    /// [default: standard output].
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    at: At,
+}
+
+/// Publish what was exported. Events keep their ids: doing it again adds nothing.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// File to read, also a compressed one; `-` for standard input.
+    file: PathBuf,
+    /// Publish everything to this topic instead of where it was.
+    #[arg(long, value_name = "TOPIC")]
+    into: Option<Topic>,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) fn export(wish: Export, output: &Output) -> anyhow::Result<Status> {
+    super::block_on(async move {
+        let reach = wish.at.open(Missing::Refuse).await?;
+        let done = match &wish.output {
+            None => {
+                let written = write_events(&wish, &reach, output, &mut std::io::stdout()).await;
+                written.map(|_| Status::Done)
+            }
+            Some(path) => to_file(&wish, &reach, output, path).await,
+        };
+        reach.close().await;
+        done
+    })
+}
+
+#[derive(Debug, Serialize)]
+struct Exported<'a> {
+    file: &'a Path,
+    events: u64,
+}
+
+async fn to_file(
+    wish: &Export,
+    reach: &Reach,
+    output: &Output,
+    path: &Path,
+) -> anyhow::Result<Status> {
+    let of = || format!("cannot write {}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut beside =
+        tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(of)?;
+    let mut writer = BufWriter::new(beside.as_file_mut());
+    let events = if path.extension().is_some_and(|end| end == "gz") {
+        let mut packed = GzEncoder::new(&mut writer, Compression::default());
+        let events = write_events(wish, reach, output, &mut packed).await?;
+        packed.finish().with_context(of)?;
+        events
+    } else {
+        write_events(wish, reach, output, &mut writer).await?
+    };
+    writer.flush().with_context(of)?;
+    drop(writer);
+    beside.as_file().sync_all().with_context(of)?;
+    beside.persist(path).with_context(of)?;
+    output.record(&Exported { file: path, events }, |done| {
+        format!("{} events in {}", output::grouped(done.events), done.file.display())
+    })?;
+    Ok(Status::Done)
+}
+
+/// The last line of an export.
+#[derive(Debug, Deserialize)]
+struct End {
+    complete: bool,
+    #[serde(default)]
+    code: Option<String>,
+}
+
+async fn write_events(
+    wish: &Export,
+    reach: &Reach,
+    output: &Output,
+    into: &mut dyn Write,
+) -> anyhow::Result<u64> {
+    let now = clock::now();
+    let read = |name: &str, text: &Option<String>| {
+        let when = text.as_ref().map(|text| times::parse(text, &now)).transpose()?;
+        if let Some(when) = when {
+            output.progress(&format!("{name} {}", when.echo(&now)));
+        }
+        anyhow::Ok(when.and_then(When::millis))
+    };
+    let ask = Ask::get("/export")
+        .query("topic", Some(&wish.pattern))
+        .query("from", read("since", &wish.since)?)
+        .query("until", read("until", &wish.until)?)
+        .query("filter", wish.r#where.as_ref());
+    let bar = output.bar(None, "exported");
+    let mut lines = TextLines::of(reach.stream(ask).await?);
+    let mut events = 0;
+    while let Some(line) = lines.next().await? {
+        if line.starts_with("{\"end\":") {
+            let end: BTreeMap<String, End> = serde_json::from_str(&line)?;
+            bar.finish_and_clear();
+            return match end.get("end") {
+                Some(End { complete: true, .. }) => Ok(events),
+                Some(End { code, .. }) => Err(cut_off(events, code.as_deref())),
+                None => Err(cut_off(events, None)),
+            };
+        }
+        if line.starts_with("{\"gap\":") {
+            output.progress(&format!("missing: {line}"));
+            continue;
+        }
+        writeln!(into, "{line}")?;
+        events += 1;
+        bar.set_position(events);
+    }
+    bar.finish_and_clear();
+    Err(cut_off(events, None))
+}
+
+fn cut_off(events: u64, code: Option<&str>) -> anyhow::Error {
+    let why = code.unwrap_or("the connection ended");
+    let what =
+        format!("the export is not complete: {why} after {} events", output::grouped(events));
+    Failure::new(Status::Unreachable, what).hint("run it again").into()
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Imported {
+    events: u64,
+    added: u64,
+    /// Were there already.
+    duplicates: u64,
+    topics: BTreeMap<String, u64>,
+}
+
+pub(crate) fn import(wish: Import, output: &Output) -> anyhow::Result<Status> {
+    super::block_on(async move {
+        let reach = wish.at.open(Missing::Make).await?;
+        let done = publish_file(&wish, &reach, output).await;
+        reach.close().await;
+        let imported = done?;
+        output.record(&imported, |done| {
+            let (added, known) = (output::grouped(done.added), output::grouped(done.duplicates));
+            let topics = output::count(done.topics.len(), "topic", "topics");
+            format!("{added} events added to {topics}, {known} were there already")
+        })?;
+        Ok(Status::Done)
+    })
+}
+
+/// What is compressed is told by how it begins, whatever it is called.
+fn unpacked(mut reader: Box<dyn BufRead>) -> anyhow::Result<Box<dyn BufRead>> {
+    if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+        return Ok(Box::new(BufReader::new(MultiGzDecoder::new(reader))));
+    }
+    Ok(reader)
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: Vec<String>,
+    numbers: Vec<u64>,
+    bytes: usize,
+}
+
+async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::Result<Imported> {
+    let reader = unpacked(if wish.file == Path::new("-") {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        let file = File::open(&wish.file);
+        Box::new(BufReader::new(
+            file.with_context(|| format!("cannot read {}", wish.file.display()))?,
+        ))
+    })?;
+    let bar = output.bar(None, "imported");
+    let mut waiting: BTreeMap<Topic, Waiting> = BTreeMap::new();
+    let mut imported = Imported::default();
+    let mut sender = Sender::new(reach);
+    for (index, line) in reader.lines().enumerate() {
+        let (number, line) = (index as u64 + 1, line?);
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (topic, text) = read_line(wish, &line)
+            .map_err(|why| Failure::usage(format!("line {number}: {why}")))?;
+        let of_topic = waiting.entry(topic.clone()).or_default();
+        of_topic.bytes += text.len() + 1;
+        of_topic.events.push(text);
+        of_topic.numbers.push(number);
+        if of_topic.events.len() == FRAME_EVENTS_MAX || of_topic.bytes > BATCH_BYTES {
+            let batch = std::mem::take(of_topic);
+            send(&mut sender, &topic, batch, &mut imported).await?;
+            bar.set_position(imported.events);
+        }
+    }
+    for (topic, batch) in waiting {
+        send(&mut sender, &topic, batch, &mut imported).await?;
+    }
+    bar.finish_and_clear();
+    Ok(imported)
+}
+
+/// The event of a line without what another store said about it.
+fn read_line(wish: &Import, line: &str) -> Result<(Topic, String), String> {
+    let mut fields: BTreeMap<&str, &RawValue> =
+        serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
+    let named = fields.remove("topic").map(|raw| serde_json::from_str::<Topic>(raw.get()));
+    let topic = match (&wish.into, named) {
+        (Some(topic), _) => topic.clone(),
+        (None, Some(topic)) => topic.map_err(|error| error.to_string())?,
+        (None, None) => return Err("there is no topic in it; say --into TOPIC".to_owned()),
+    };
+    fields.remove("partition");
+    fields.remove("offset");
+    if !fields.contains_key("id") {
+        return Err("there is no id in it; `prom pub TOPIC -` publishes events without one".into());
+    }
+    let text = serde_json::to_string(&fields).map_err(|error| error.to_string())?;
+    Ok((topic, text))
+}
+
+async fn send(
+    sender: &mut Sender<'_>,
+    topic: &Topic,
+    batch: Waiting,
+    imported: &mut Imported,
+) -> anyhow::Result<()> {
+    if batch.events.is_empty() {
+        return Ok(());
+    }
+    let mut count = |receipts: &[Receipt]| {
+        let known = receipts.iter().filter(|receipt| receipt.duplicate).count() as u64;
+        let all = receipts.len() as u64;
+        imported.events += all;
+        imported.duplicates += known;
+        imported.added += all - known;
+        *imported.topics.entry(topic.to_string()).or_default() += all;
+        Ok(())
+    };
+    let sent = sender.send(topic, &batch.events, &mut count).await;
+    sent.map_err(|stopped| stopped.renumbered(&batch.numbers))
+}

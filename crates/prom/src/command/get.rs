@@ -1,0 +1,69 @@
+//! `prom get`: one event.
+
+use clap::Args;
+use promethean_event::{Event, EventId, Pattern};
+use serde::Deserialize;
+
+use super::Status;
+use crate::output::{self, Output};
+use crate::reach::{Ask, At, Missing};
+
+/// Show the event with an id; as JSON, ready for `prom pub TOPIC -`.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// The id.
+    id: EventId,
+    /// Look only in these topics.
+    #[arg(long, value_name = "PATTERN")]
+    topic: Option<Pattern>,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    events: Vec<Event>,
+}
+
+pub(crate) fn run(get: Get, output: &Output) -> anyhow::Result<Status> {
+    super::block_on(async move {
+        let reach = get.at.open(Missing::Refuse).await?;
+        let ask = Ask::get(format!("/event/{}", get.id)).query("topic", get.topic.as_ref());
+        let found = reach.json::<Found>(ask).await;
+        reach.close().await;
+        let found = found.map_err(|error| error.context(format!("event {}", get.id)))?;
+        // The same id may stand in several topics: copies are told apart by theirs.
+        for event in &found.events {
+            output.record(event, described)?;
+        }
+        Ok(Status::Done)
+    })
+}
+
+fn described(event: &Event) -> String {
+    let mut lines = vec![
+        format!("event      {}", event.id),
+        format!("topic      {}/{}@{}", event.topic, event.partition, event.offset),
+    ];
+    let at = i64::try_from(event.ts.millis()).ok();
+    let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    lines.push(format!("time       {}", at.map_or_else(String::new, |at| at.to_string())));
+    lines.extend(
+        event.key.as_ref().map(|key| format!("key        {}", output::plain(key.as_str()))),
+    );
+    lines.extend(
+        event
+            .headers
+            .iter()
+            .map(|(name, value)| format!("header     {name}: {}", output::plain(value))),
+    );
+    lines
+        .extend(event.tags.iter().map(|tag| format!("tag        {}", output::plain(tag.as_str()))));
+    lines.extend(event.caused_by.iter().map(|id| format!("caused by  {id}")));
+    let value: Option<serde_json::Value> = serde_json::from_str(event.payload.as_str()).ok();
+    let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
+    let pretty = pretty.unwrap_or_default();
+    let pretty: Vec<String> = pretty.lines().map(output::plain).collect();
+    lines.push(format!("payload    {}", pretty.join("\n           ")));
+    lines.join("\n")
+}

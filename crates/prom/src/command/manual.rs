@@ -1,0 +1,66 @@
+//! `prom completions` and `prom man`: the program about itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Command as Clap, CommandFactory};
+
+use super::Status;
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Print completions for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom completions bash > ~/.local/share/bash-completion/completions/prom
+  prom completions zsh > \"${fpath[1]}/_prom\"
+  prom completions fish > ~/.config/fish/completions/prom.fish")]
+pub(crate) struct Completions {
+    /// The shell.
+    shell: clap_complete::Shell,
+}
+
+/// Print manual pages.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom man tail | man -l -
+  prom man --into ~/.local/share/man/man1")]
+pub(crate) struct Man {
+    /// The command, such as `tail` or `topic add` [default: prom itself].
+    command: Vec<String>,
+    /// Write all pages into a directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    into: Option<PathBuf>,
+}
+
+pub(crate) fn completions(wish: &Completions) -> anyhow::Result<Status> {
+    let mut text = Vec::new();
+    clap_complete::generate(wish.shell, &mut Arguments::command(), "prom", &mut text);
+    std::io::stdout().write_all(&text)?;
+    Ok(Status::Done)
+}
+
+pub(crate) fn man(wish: &Man, output: &Output) -> anyhow::Result<Status> {
+    let mut root = Arguments::command();
+    root.build();
+    if let Some(folder) = &wish.into {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        clap_mangen::generate_to(root, folder)?;
+        output.progress(&format!("manual pages are in {}", folder.display()));
+        return Ok(Status::Done);
+    }
+    let mut command: &Clap = &root;
+    for name in &wish.command {
+        command = command.find_subcommand(name).ok_or_else(|| {
+            let what = format!("there is no command {}", wish.command.join(" "));
+            Failure::new(Status::NotFound, what).hint("see all with: prom help")
+        })?;
+    }
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    std::io::stdout().write_all(&text)?;
+    Ok(Status::Done)
+}

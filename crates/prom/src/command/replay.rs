@@ -1,0 +1,149 @@
+//! `prom replay`: much of what has been, to another topic or to one group.
+
+use clap::Args;
+use promethean_event::{GroupName, Pattern, Topic};
+use serde_json::{Map, Value, json};
+
+use super::Status;
+use super::job::{Job, progress, shown};
+use crate::clock;
+use crate::consent::{Consent, Harm};
+use crate::output::{self, Output};
+use crate::reach::{Ask, At, Reach};
+use crate::times::{self, When};
+
+/// Publish stored events again: to another topic, or once more for one group. A second run adds
+/// nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom replay process.state --to process.copy --dry-run
+  prom replay 'orders.**' --to orders.all --where 'payload.total > 100.0' --since yesterday
+  prom replay orders.placed --to orders.v2 --map '{\"id\": payload.id, \"sum\": payload.total}'
+  prom replay orders.placed --group billing --since '2 hours ago' --rate 500 --yes")]
+pub(crate) struct Replay {
+    /// Topic or pattern to read.
+    #[arg(value_name = "SRC")]
+    from: Pattern,
+    /// Topic to publish to.
+    #[arg(long, value_name = "DST", required_unless_present = "group")]
+    to: Option<Topic>,
+    /// Group that gets the events once more, in their own topics; others pass them over.
+    #[arg(long, value_name = "G", conflicts_with = "to")]
+    group: Option<GroupName>,
+    /// Only events for which this CEL expression is true.
+    #[arg(long, value_name = "CEL")]
+    r#where: Option<String>,
+    /// CEL expression for the new payload, over `payload`, `key`, `headers`, `ts`, `topic`, `id`;
+    /// `null` leaves an event out.
+    #[arg(long, value_name = "CEL")]
+    map: Option<String>,
+    /// Only what was taken from this time on.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what was taken before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// So many events in a second at most.
+    #[arg(long, value_name = "EVENTS")]
+    rate: Option<u32>,
+    /// Do not wait for its end; see `prom job`.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) fn run(wish: Replay, output: &Output) -> anyhow::Result<Status> {
+    super::block_on(async move {
+        let reach = wish.at.open_workshop().await?;
+        let done = replay(&wish, &reach, output).await;
+        reach.close().await;
+        done
+    })
+}
+
+/// The body of the request.
+fn body(wish: &Replay, output: &Output) -> anyhow::Result<Value> {
+    let now = clock::now();
+    let time = |text: &Option<String>| {
+        let when = text.as_deref().map(|text| times::parse(text, &now)).transpose()?;
+        if let Some(when) = when {
+            output.hint(&when.echo(&now));
+        }
+        Ok::<_, times::TimeError>(when.and_then(When::millis))
+    };
+    let said = [
+        ("from", Some(json!(wish.from))),
+        ("to", wish.to.as_ref().map(|topic| json!(topic))),
+        ("group", wish.group.as_ref().map(|group| json!(group))),
+        ("where", wish.r#where.as_ref().map(|filter| json!(filter))),
+        ("map", wish.map.as_ref().map(|map| json!(map))),
+        ("since", time(&wish.since)?.map(|ms| json!(ms))),
+        ("until", time(&wish.until)?.map(|ms| json!(ms))),
+        ("rate", wish.rate.map(|rate| json!(rate))),
+    ];
+    let body: Map<String, Value> =
+        said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    Ok(Value::Object(body))
+}
+
+async fn replay(wish: &Replay, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+    let body = body(wish, output)?;
+    let ask = Ask::post("/replays").query("dry_run", Some("true")).json(&body);
+    let plan: Value = reach.json(ask).await?;
+    if wish.consent.is_dry_run() {
+        output.record(&plan, planned)?;
+    } else {
+        output.progress(&planned(&plan));
+    }
+    if !wish.consent.given(Harm::Moderate, output)? {
+        return Ok(Status::Done);
+    }
+    let job: Job = reach.json(Ask::post("/replays").json(&body)).await?;
+    if wish.detach && matches!(reach, Reach::There(_)) {
+        output.record(&job, shown)?;
+        output.hint(&format!("see: prom job show {}{}", job.id, reach.flag()));
+        return Ok(Status::Done);
+    }
+    progress(reach, job, output).await
+}
+
+fn planned(plan: &Value) -> String {
+    let number = |name: &str| plan.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let replay = plan.get("replay");
+    let target = |name: &str| replay.and_then(|replay| replay.get(name)?.as_str());
+    let to = match (target("to"), target("group")) {
+        (Some(topic), _) => topic.to_owned(),
+        (None, group) => format!("group {}", group.unwrap_or_default()),
+    };
+    let mut lines = Vec::new();
+    for topic in plan.get("topics").and_then(Value::as_array).into_iter().flatten() {
+        let name = topic.get(0).and_then(Value::as_str).unwrap_or_default();
+        let events = topic.get(1).and_then(Value::as_u64).unwrap_or(0);
+        lines.push(format!("{name} -> {to}   {} events", output::grouped(events)));
+    }
+    let whole = plan.get("is_whole") == Some(&Value::Bool(true));
+    let least = if whole { "" } else { "of the first part, " };
+    lines.push(format!(
+        "{least}{} of {} would be published, {} are there already, {} would be refused",
+        output::grouped(
+            number("wanted") - number("duplicates") - number("refused").min(number("wanted"))
+        ),
+        output::grouped(number("read")),
+        output::grouped(number("duplicates")),
+        output::grouped(number("refused")),
+    ));
+    for refused in plan.get("refusals").and_then(Value::as_array).into_iter().flatten().take(3) {
+        let text = |name: &str| refused.get(name).and_then(Value::as_str).unwrap_or_default();
+        lines.push(format!("  refused {}: {}", text("position"), output::plain(text("why"))));
+    }
+    for example in plan.get("examples").and_then(Value::as_array).into_iter().flatten() {
+        let payload = example.get("payload").map(ToString::to_string).unwrap_or_default();
+        let payload: String = payload.chars().take(120).collect();
+        let key = example.get("key").and_then(Value::as_str).unwrap_or("-");
+        lines.push(format!("  {}  {}", output::plain(key), output::plain(&payload)));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,343 @@
+//! Serving until a signal comes: what `prom dev` and `prom serve` have in common.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use promethean::{Bus, BusOptions, UnknownTopics};
+use promethean_event::Topic;
+use promethean_gateway::access::{StoredToken, TokenTable};
+use promethean_gateway::{Server, ServerHandle, Settings, StartError};
+
+use super::{Status, apply};
+use crate::demo::Demo;
+use crate::failure::Failure;
+use crate::manifest::{Document, Manifest, Plan, Severity, modified};
+use crate::output::Output;
+use crate::reach::{Reach, announce};
+use crate::shelf::{self, Workshop};
+
+/// What to tell a person once the server listens.
+pub(super) type Banner = Box<dyn FnOnce(&[SocketAddr]) -> String>;
+
+/// What is to be served.
+pub(super) struct Hosting {
+    pub(super) settings: Settings,
+    /// Where everything is kept; nowhere if it is not said.
+    pub(super) data: Option<PathBuf>,
+    pub(super) reload: Reload,
+    pub(super) demo: bool,
+    pub(super) options: BusOptions,
+    /// What to tell a person once it listens.
+    pub(super) banner: Banner,
+    /// Topics and groups that are to be there.
+    pub(super) manifest: Option<Manifest>,
+    /// Whether the manifest is read again when it changes.
+    pub(super) watch: bool,
+    pub(super) on_storage_error: OnStorageError,
+}
+
+/// What a server does when a write or a sync has failed. Nothing is written any more in any case:
+/// what the disk has then is only known after it was read anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum OnStorageError {
+    /// Ends with a failure, so that whoever looks after it starts it again.
+    #[default]
+    Exit,
+    /// Goes on answering those who read.
+    Readonly,
+}
+
+/// What is read again on SIGHUP, besides the certificate.
+#[derive(Debug, Default)]
+pub(super) struct Reload {
+    /// Key set of the issuer.
+    pub(super) jwks: Option<PathBuf>,
+    /// Static tokens.
+    pub(super) tokens: Option<PathBuf>,
+}
+
+/// The manifest that was named, or that of this directory; one with errors is refused.
+pub(super) fn manifest(named: Option<&Path>) -> anyhow::Result<Option<Manifest>> {
+    let Some(manifest) = Manifest::find(named).map_err(Failure::from)? else {
+        return Ok(None);
+    };
+    let errors = manifest.check().into_iter().find(|found| found.severity == Severity::Error);
+    match errors {
+        None => Ok(Some(manifest)),
+        Some(found) => {
+            let what = format!("{}: {}: {}", manifest.path.display(), found.at, found.problem);
+            let hint = "see everything with: prom check config";
+            Err(Failure::new(Status::Misconfigured, what).hint(hint).into())
+        }
+    }
+}
+
+/// What a manifest says about any server.
+pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
+    let document = &manifest.document;
+    if let Some(time) = document.server.drain_timeout {
+        settings.bounds.drain = Duration::from_millis(time.0);
+    }
+    for (name, table) in &document.topic {
+        let wanted = table.durability.or(document.defaults.topic.durability);
+        if let (Ok(topic), Some(wanted)) = (Topic::new(name), wanted) {
+            settings.durabilities.insert(topic, wanted.into());
+        }
+    }
+}
+
+/// How the bus works, as a manifest says.
+pub(super) fn options(manifest: Option<&Manifest>, refuse: bool) -> BusOptions {
+    let said = manifest.and_then(|manifest| manifest.document.server.unknown_topics);
+    let refuse = said.map_or(refuse, |said| said == crate::manifest::UnknownTopics::Refuse);
+    let options = BusOptions::default();
+    if refuse { options.unknown_topics(UnknownTopics::Refuse) } else { options }
+}
+
+/// Static tokens of a file; none if it is not there.
+pub(super) fn read_tokens(file: &Path) -> anyhow::Result<TokenTable> {
+    if !file.exists() {
+        return Ok(TokenTable::default());
+    }
+    let stored: Vec<StoredToken> = serde_json::from_slice(&super::secret_file(file)?)
+        .with_context(|| format!("{} is not a list of tokens", file.display()))?;
+    Ok(TokenTable::new(stored)?)
+}
+
+/// Serves until a signal comes. The bus is made inside of the runtime that drives it.
+pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status> {
+    raise_file_limit();
+    let store = match &hosting.data {
+        Some(data) => {
+            super::private_directory(data)?;
+            Some(open(data)?)
+        }
+        None => None,
+    };
+    super::block_on(async move {
+        let bus = match store {
+            Some(store) => Bus::with_store(store, hosting.options.clone()),
+            None => Bus::with_store(
+                Arc::new(promethean::memory::MemoryStore::new()),
+                hosting.options.clone(),
+            ),
+        };
+        let opened = workshop(&hosting, &bus).await;
+        let served = match opened {
+            Ok(workshop) => serve(output, hosting, &bus, workshop).await,
+            Err(error) => Err(error),
+        };
+        bus.close().await;
+        served
+    })
+}
+
+/// Views, causes and jobs, as the manifest and the demo have them.
+async fn workshop(hosting: &Hosting, bus: &Bus) -> anyhow::Result<Workshop> {
+    let mut workshop = Workshop::open(bus, hosting.data.as_deref()).await?;
+    match &hosting.manifest {
+        Some(manifest) => workshop.follow(&manifest.document).await?,
+        None => workshop.follow(&Document::default()).await?,
+    }
+    if hosting.demo {
+        workshop.start_demo().await?;
+    }
+    workshop.resume_jobs().await?;
+    Ok(workshop)
+}
+
+async fn serve(
+    output: &Output,
+    mut hosting: Hosting,
+    bus: &Bus,
+    workshop: Workshop,
+) -> anyhow::Result<Status> {
+    let is_secure = hosting.settings.tls.is_some();
+    hosting.settings.shelf = workshop.shelf();
+    let workshop: shelf::Shared = Arc::new(tokio::sync::Mutex::new(workshop));
+    let server = match Server::bind(bus.clone(), hosting.settings).await {
+        Ok(server) => server,
+        Err(error @ StartError::Settings(_)) => {
+            return Err(Failure::new(Status::Misconfigured, error.to_string()).into());
+        }
+        Err(StartError::Listen { address, source }) => {
+            let what = format!("cannot listen on {address}: {source}");
+            let hint = "is another server running? choose another port, or 0 for any that is free";
+            return Err(Failure::new(Status::Failed, what).hint(hint).into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let addresses = server.addresses();
+    let note = match (&hosting.data, addresses.first()) {
+        (Some(data), Some(address)) => Some(announce(data, *address, is_secure)?),
+        _ => None,
+    };
+    if let Some(manifest) = &hosting.manifest {
+        follow_manifest(output, manifest, bus).await?;
+    }
+    let demo = if hosting.demo { Some(Demo::start(bus).await?) } else { None };
+    output.progress(&(hosting.banner)(&addresses));
+    if !std::io::stderr().is_terminal() {
+        // What programs that start a server wait for.
+        for address in &addresses {
+            output.progress(&format!("listening on {address}"));
+        }
+    }
+    let signals = tokio::spawn(signals(server.handle(), hosting.reload));
+    let watched = hosting.manifest.as_ref().filter(|_| hosting.watch);
+    let ended = tokio::select! {
+        () = server.run() => Ok(Status::Done),
+        never = watch(output, watched, bus, &workshop) => match never {},
+        failure = failed(bus), if hosting.on_storage_error == OnStorageError::Exit => Err(failure),
+    };
+    signals.abort();
+    if let Some(demo) = demo {
+        demo.stop().await;
+    }
+    if let Some(workshop) = Arc::into_inner(workshop) {
+        workshop.into_inner().stop().await;
+    }
+    drop(note);
+    output.progress("stopped");
+    ended
+}
+
+/// Waits until nothing can be written any more, and a little longer: those who wrote hear of it.
+async fn failed(bus: &Bus) -> anyhow::Error {
+    let mut ticks = tokio::time::interval(STORE_LOOK);
+    let reason = loop {
+        ticks.tick().await;
+        if let Some(reason) = bus.store().failure() {
+            break reason;
+        }
+    };
+    ticks.tick().await;
+    let hint = "look at the disk, then start the server again: what was answered is there";
+    Failure::new(Status::Failed, format!("nothing can be stored any more: {reason}"))
+        .hint(hint)
+        .into()
+}
+
+/// The store is looked at so often.
+const STORE_LOOK: Duration = Duration::from_millis(500);
+
+/// As many connections as there may be need more files than a process usually may open. If it may
+/// not have more, it serves fewer.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// A manifest is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Follows a manifest whenever its file has changed. A broken one changes nothing.
+async fn watch(
+    output: &Output,
+    manifest: Option<&Manifest>,
+    bus: &Bus,
+    workshop: &shelf::Shared,
+) -> Infallible {
+    let Some(manifest) = manifest else {
+        return std::future::pending().await;
+    };
+    let mut seen = manifest.modified;
+    let mut ticks = tokio::time::interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let now = modified(&manifest.path);
+        if now == seen || now.is_none() {
+            continue;
+        }
+        seen = now;
+        let followed = match self::manifest(Some(&manifest.path)) {
+            Ok(Some(manifest)) => match follow_manifest(output, &manifest, bus).await {
+                Ok(()) => workshop.lock().await.follow(&manifest.document).await,
+                Err(error) => Err(error),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match followed {
+            Ok(()) => output.progress(&format!("{} was read again", manifest.path.display())),
+            Err(error) => output.failure(&error),
+        }
+    }
+}
+
+/// Makes what the manifest names and is not there, and changes what loses nothing by it. What
+/// would delete is said and left to `prom apply`.
+async fn follow_manifest(output: &Output, manifest: &Manifest, bus: &Bus) -> anyhow::Result<()> {
+    let reach = Reach::over(bus.clone(), &manifest.path).await;
+    let plan = apply::steps(manifest, &reach, false).await?;
+    if !plan.steps.is_empty() {
+        output.progress(&apply::described(&plan, "this server", output));
+    }
+    let mut left = Plan::default();
+    for step in plan.steps {
+        if step.destroys() || step.obstacle().is_some() {
+            left.steps.push(step);
+        } else {
+            apply::perform(&reach, &step).await?;
+        }
+    }
+    if !left.steps.is_empty() {
+        output.progress("warning: of these, some are not done by themselves; run: prom apply");
+        output.progress(&apply::described(&left, "this server", output));
+    }
+    Ok(())
+}
+
+/// Opens the store of a data directory.
+fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
+    match EmbeddedStore::open(data, EmbeddedOptions::default()) {
+        Ok((store, _)) => Ok(Arc::new(store)),
+        Err(OpenError::Log(error @ promethean_log::OpenError::Locked { .. })) => {
+            Err(Failure::new(Status::Conflict, error.to_string()).into())
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot open {}", data.display())),
+    }
+}
+
+/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
+async fn signals(handle: ServerHandle, reload: Reload) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => handle.stop(),
+            _ = interrupt.recv() => handle.stop(),
+            _ = hangup.recv() => {
+                let kept = |what: &str, error: &anyhow::Error| {
+                    // There is nowhere else to say it.
+                    let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
+                };
+                if let Err(error) = handle.reload() {
+                    kept("certificates", &error.into());
+                }
+                if let Some(Err(error)) = reload.jwks.as_ref().map(|file| install(&handle, file)) {
+                    kept("keys", &error);
+                }
+                match reload.tokens.as_ref().map(|file| read_tokens(file)) {
+                    Some(Ok(tokens)) => handle.install_tokens(tokens),
+                    Some(Err(error)) => kept("tokens", &error),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {
+    Ok(handle.install_keys(&fs::read(file)?)?)
+}

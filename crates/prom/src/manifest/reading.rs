@@ -1,0 +1,194 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::document::Document;
+
+/// Why a manifest was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ManifestError {
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{place}: {problem}")]
+    Wrong {
+        /// File, line and column.
+        place: String,
+        problem: String,
+        /// What was probably meant.
+        suggestion: Option<String>,
+    },
+}
+
+impl From<ManifestError> for crate::failure::Failure {
+    fn from(error: ManifestError) -> Self {
+        use crate::command::Status;
+        let text = error.to_string();
+        match error {
+            ManifestError::Read { .. } => Self::new(Status::NotFound, text),
+            ManifestError::Wrong { suggestion, .. } => {
+                let failure = Self::new(Status::Misconfigured, text);
+                match suggestion {
+                    Some(meant) => failure.hint(format!("did you mean `{meant}`?")),
+                    None => failure.hint("check it with: prom check config"),
+                }
+            }
+        }
+    }
+}
+
+/// Settings of the environment begin so; `__` stands between tables and keys.
+const PREFIX: &str = "PROM__";
+
+/// Reads a manifest. What the environment says wins over the file.
+pub(super) fn read(
+    path: &Path,
+    text: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Document, ManifestError> {
+    // As it stands, for errors with their place.
+    toml::from_str::<Document>(text).map_err(|error| wrong(path, text, &error))?;
+    let mut table: Table = toml::from_str(text).map_err(|error| wrong(path, text, &error))?;
+    let mut changed: Vec<String> = Vec::new();
+    for (name, value) in environment {
+        if let Some(keys) = name.strip_prefix(PREFIX) {
+            set(&mut table, keys, &value);
+            changed.push(name);
+        }
+    }
+    let document = Document::deserialize_from(table);
+    document.map_err(|error| {
+        let (problem, suggestion) = explained(error.message());
+        ManifestError::Wrong { place: changed.join(", "), problem, suggestion }
+    })
+}
+
+impl Document {
+    fn deserialize_from(table: Table) -> Result<Self, toml::de::Error> {
+        Value::Table(table).try_into()
+    }
+}
+
+/// `SERVER__LISTEN` is `listen` of `[server]`. What does not read as a value is a text.
+fn set(table: &mut Table, keys: &str, value: &str) {
+    let value = toml::from_str::<Table>(&format!("value = {value}"))
+        .ok()
+        .and_then(|mut read| read.remove("value"))
+        .unwrap_or_else(|| Value::String(value.to_owned()));
+    let keys: Vec<String> = keys.split("__").map(str::to_lowercase).collect();
+    let Some((last, tables)) = keys.split_last() else {
+        return;
+    };
+    let mut inner = table;
+    for key in tables {
+        let entry = inner.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(next) = entry else {
+            return;
+        };
+        inner = next;
+    }
+    inner.insert(last.clone(), value);
+}
+
+fn wrong(path: &Path, text: &str, error: &toml::de::Error) -> ManifestError {
+    let at = error.span().map_or(0, |span| span.start);
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    let (problem, suggestion) = explained(error.message());
+    ManifestError::Wrong {
+        place: format!("{}:{line}:{column}", path.display()),
+        problem,
+        suggestion,
+    }
+}
+
+/// The parser names the key that it does not know and all that it would; of those, the one that
+/// is spelt most like it is worth a guess.
+fn explained(message: &str) -> (String, Option<String>) {
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return (message.trim().to_owned(), None);
+    };
+    let mut names = rest.split('`');
+    let unknown = names.next().unwrap_or_default();
+    let known: Vec<&str> = names.skip(1).step_by(2).collect();
+    let close = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(unknown, name), *name))
+        .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
+        .min();
+    let problem = match close {
+        Some(_) => format!("there is no key `{unknown}`"),
+        None => format!("there is no key `{unknown}`; there are: {}", known.join(", ")),
+    };
+    (problem, close.map(|(_, name)| name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str, environment: &[(&str, &str)]) -> Result<Document, ManifestError> {
+        let owned = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        read(Path::new("prom.toml"), text, owned)
+    }
+
+    #[test]
+    fn what_is_misspelt_gets_a_suggestion_and_its_place() {
+        let text = "version = 1\n\n[topic.\"a.b\"]\nretention = \"7d\"\npartitons = 3\n";
+        match read_text(text, &[]).unwrap_err() {
+            ManifestError::Wrong { place, problem, suggestion } => {
+                assert_eq!(place, "prom.toml:5:1");
+                assert_eq!(problem, "there is no key `partitons`");
+                assert_eq!(suggestion.as_deref(), Some("partitions"));
+            }
+            other => panic!("{other}"),
+        }
+        let far = read_text("[sevrer]\n", &[]).unwrap_err();
+        assert!(
+            matches!(far, ManifestError::Wrong { suggestion: Some(name), .. } if name == "server")
+        );
+        let nothing = read_text("xylophone = 1\n", &[]).unwrap_err().to_string();
+        assert!(nothing.contains("there are: version, server"), "{nothing}");
+    }
+
+    #[test]
+    fn values_that_make_no_sense_say_how_to_write_them() {
+        for (text, said) in [
+            ("[topic.a]\nretention = \"soon\"", "7d"),
+            ("[topic.a]\nretention_bytes = \"much\"", "2GiB"),
+            ("[group.g]\ntopics = []\nack_timeout = \"5\"", "30s"),
+            ("[group.g]\n", "topics"),
+            ("[topic.a]\ncompaction = \"newest\"", "latest"),
+        ] {
+            let refused = read_text(text, &[]).unwrap_err().to_string();
+            assert!(refused.contains(said), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let text = "[server]\nlisten = \"127.0.0.1:1\"\n[store]\npath = \"here\"\n";
+        let document = read_text(
+            text,
+            &[
+                ("PROM__SERVER__LISTEN", "127.0.0.1:2"),
+                ("PROM__SERVER__RATE_LIMITS", "false"),
+                ("PROM__DEFAULTS__TOPIC__PARTITIONS", "8"),
+                ("PROM_URL", "http://elsewhere"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(document.server.listen.unwrap().all(), ["127.0.0.1:2"]);
+        assert_eq!(document.server.rate_limits, Some(false));
+        assert_eq!(document.defaults.topic.partitions, Some(8));
+        assert_eq!(document.store.path.unwrap(), Path::new("here"));
+        let wrong = read_text(text, &[("PROM__SERVER__LISTENN", "1")]).unwrap_err();
+        assert!(
+            matches!(wrong, ManifestError::Wrong { ref suggestion, .. }
+            if suggestion.as_deref() == Some("listen")),
+            "{wrong}"
+        );
+        assert!(wrong.to_string().contains("PROM__SERVER__LISTENN"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the bus is: a server, or a data directory that this process opens itself. Commands ask
+//! both the same questions, over the same resources.
+
+mod ask;
+
+mod remote;
+
+mod here;
+
+mod context;
+
+mod stream;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use promethean_gateway::PORT;
+use serde::de::DeserializeOwned;
+
+pub(crate) use ask::{Answer, Ask, segment};
+pub(crate) use context::{Context, Contexts};
+pub(crate) use here::{Here, announce};
+use remote::Remote;
+pub(crate) use stream::{EventStream, Streamed, TextLines};
+
+use crate::failure::Failure;
+use crate::times;
+
+/// Where the bus is.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct At {
+    /// Server to talk to [default: that of the context, or this machine's port 7766] [env: PROM_URL].
+    #[arg(long, value_name = "URL", conflicts_with = "data", help_heading = "Where the bus is")]
+    url: Option<String>,
+    /// Data directory to use directly, while no server runs on it.
+    #[arg(long, value_name = "DIR", help_heading = "Where the bus is")]
+    data: Option<PathBuf>,
+    /// File with the token to show [env: PROM_TOKEN_FILE, or the token itself in PROM_TOKEN].
+    #[arg(long, value_name = "FILE", help_heading = "Where the bus is")]
+    token_file: Option<PathBuf>,
+    /// Context to take server and token from; see `prom ctx` [env: PROM_CONTEXT].
+    #[arg(long, value_name = "NAME", help_heading = "Where the bus is")]
+    context: Option<String>,
+    /// How long a server may take to answer.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = times::duration,
+        help_heading = "Where the bus is")]
+    timeout: Duration,
+}
+
+/// What to do if the data directory is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Make,
+    Refuse,
+}
+
+/// A bus that can be asked.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    Here(Box<Here>),
+    There(Box<Remote>),
+}
+
+impl At {
+    /// A server by its address, with the token that the environment names.
+    pub(crate) fn of_url(url: &str) -> Self {
+        let timeout = Duration::from_secs(30);
+        Self { url: Some(url.to_owned()), data: None, token_file: None, context: None, timeout }
+    }
+
+    pub(crate) async fn open(&self, missing: Missing) -> anyhow::Result<Reach> {
+        if let Some(data) = &self.data {
+            return Ok(Reach::Here(Box::new(Here::open(data, missing).await?)));
+        }
+        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let contexts = Contexts::read()?;
+        let named = self.context.clone().or_else(|| env("PROM_CONTEXT"));
+        let url = self.url.clone().or_else(|| env("PROM_URL").filter(|_| named.is_none()));
+        let context = match url {
+            Some(_) => None,
+            None => contexts.chosen(named.as_deref())?,
+        };
+        let token_file = self
+            .token_file
+            .clone()
+            .or_else(|| env("PROM_TOKEN_FILE").map(PathBuf::from))
+            .or_else(|| context.and_then(|context| context.token_file.clone()));
+        let token = match token_file {
+            Some(file) => Some(remote::read_token(&file)?),
+            None => env("PROM_TOKEN"),
+        };
+        let url = url.or_else(|| context.map(|context| context.url.clone()));
+        let url = url.unwrap_or_else(|| format!("http://127.0.0.1:{PORT}"));
+        let protected = context.is_some_and(|context| context.protected);
+        Ok(Reach::There(Box::new(Remote::new(&url, token, self.timeout, protected)?)))
+    }
+}
+
+impl At {
+    /// The same with views, causes and jobs, which a data directory opens only if they are wanted.
+    pub(crate) async fn open_workshop(&self) -> anyhow::Result<Reach> {
+        match &self.data {
+            Some(data) => Ok(Reach::Here(Box::new(Here::open_workshop(data).await?))),
+            None => self.open(Missing::Refuse).await,
+        }
+    }
+}
+
+impl Reach {
+    /// A bus that this process has already; `name` is what to call it.
+    pub(crate) async fn over(bus: promethean::Bus, name: &std::path::Path) -> Self {
+        Self::Here(Box::new(Here::over(bus, name).await))
+    }
+
+    /// Asks, and gives the answer whatever it is.
+    async fn answer(&self, ask: Ask) -> anyhow::Result<Answer> {
+        match self {
+            Self::Here(here) => here.ask(ask).await,
+            Self::There(remote) => remote.ask(ask).await,
+        }
+    }
+
+    /// Asks for something that is there whole; a refusal is a failure.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, ask: Ask) -> anyhow::Result<T> {
+        let answer = self.answer(ask).await?;
+        let status = answer.status;
+        let (body, connection) = answer.whole().await?;
+        if let (Self::There(remote), Some(connection)) = (self, connection) {
+            remote.keep(connection).await;
+        }
+        if status >= 400 {
+            return Err(ask::refusal(status, &body).into());
+        }
+        serde_json::from_slice(&body).map_err(|error| {
+            let what = format!("{} does not answer as Promethean does: {error}", self.place());
+            Failure::new(crate::command::Status::Unreachable, what).into()
+        })
+    }
+
+    /// Asks for something that comes in pieces.
+    pub(crate) async fn stream(&self, ask: Ask) -> anyhow::Result<Answer> {
+        let answer = self.answer(ask).await?;
+        if answer.status < 400 {
+            return Ok(answer);
+        }
+        let status = answer.status;
+        let (body, _) = answer.whole().await?;
+        Err(ask::refusal(status, &body).into())
+    }
+
+    /// What to call it.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Here(here) => here.directory().display().to_string(),
+            Self::There(remote) => remote.url().to_owned(),
+        }
+    }
+
+    /// How to name it to another `prom`.
+    pub(crate) fn flag(&self) -> String {
+        match self {
+            Self::Here(here) => format!(" --data {}", here.directory().display()),
+            Self::There(remote) if remote.is_usual() => String::new(),
+            Self::There(remote) => format!(" --url {}", remote.url()),
+        }
+    }
+
+    /// Whether its context says to ask twice.
+    pub(crate) fn is_protected(&self) -> bool {
+        matches!(self, Self::There(remote) if remote.is_protected())
+    }
+
+    /// Lets go of it; what was decided is durable.
+    pub(crate) async fn close(self) {
+        if let Self::Here(here) = self {
+            here.close().await;
+        }
+    }
+}

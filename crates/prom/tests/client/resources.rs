@@ -1,0 +1,67 @@
+use promethean_client::event::{Cursor, GroupName, Offset, Partition, Pattern};
+use promethean_client::{DeadLetterQuery, DeadLetterState, Failure, ReplayDeadLetters, Start};
+
+use super::{connected, event, serving};
+
+#[tokio::test]
+async fn a_group_is_moved() {
+    let server = serving();
+    let bus = connected(&server).await;
+    for n in 0..5 {
+        bus.publish(event("a", &n.to_string())).await.unwrap();
+    }
+    let group: GroupName = "g".parse().unwrap();
+    let mut stream = bus.subscribe_to(["a"], "g").from(Start::Latest).stream().await.unwrap();
+    let topic = "a".parse().unwrap();
+    let cursor = Cursor { topic, partition: Partition::new(0), next: Offset::new(3) };
+    let moved = bus.set_cursor(&group, &cursor).await.unwrap();
+    assert_eq!((moved.from.get(), moved.to.get(), moved.again()), (5, 3, 2));
+    assert_eq!(bus.get_cursor(&cursor.topic, &group).await.unwrap(), [cursor]);
+    for n in ["3", "4"] {
+        let delivered = stream.next().await.unwrap().unwrap();
+        assert_eq!(delivered.json().as_str(), n);
+        delivered.ack().await.unwrap();
+    }
+    let every = Pattern::new("**").unwrap();
+    let planned = bus.plan_seek(&group, &every, Start::Earliest).await.unwrap();
+    assert_eq!(planned[0].again(), 5);
+    assert_eq!(bus.lag(&group).await.unwrap().events(), 0, "only planned");
+    bus.seek(&group, &every, Start::Earliest).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap().json().as_str(), "0");
+    assert_eq!(bus.groups().await.unwrap(), std::slice::from_ref(&group));
+    stream.leave().await;
+    bus.remove_group(&group).await.unwrap();
+    assert_eq!(bus.groups().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn dead_letters_are_given_back_or_up() {
+    let server = serving();
+    let bus = connected(&server).await;
+    for n in 0..2 {
+        bus.publish(event("a", &n.to_string())).await.unwrap();
+    }
+    let mut stream = bus.subscribe_to(["a"], "g").from(Start::Earliest).stream().await.unwrap();
+    for _ in 0..2 {
+        let delivered = stream.next().await.unwrap().unwrap();
+        delivered.park(Failure::park("no good").error()).await.unwrap();
+    }
+    let waiting = bus.dead_letters(&DeadLetterQuery::waiting()).await.unwrap();
+    assert_eq!(waiting.len(), 2);
+    assert_eq!((&*waiting[0].letter.err, waiting[0].letter.attempts), ("no good", 1));
+    bus.discard_dead_letter(waiting[0].id).await.unwrap();
+    let query = DeadLetterQuery::waiting().group("g".parse().unwrap());
+    let report = bus.replay_dead_letters(&ReplayDeadLetters::new(query)).await.unwrap();
+    assert_eq!((report.replayed, report.left.len()), (vec![waiting[1].id], 0));
+    let again = stream.next().await.unwrap().unwrap();
+    assert_eq!(again.json().as_str(), "1");
+    again.ack().await.unwrap();
+    let states: Vec<_> = bus
+        .dead_letters(&DeadLetterQuery::default())
+        .await
+        .unwrap()
+        .iter()
+        .map(|entry| entry.state)
+        .collect();
+    assert_eq!(states, [DeadLetterState::Discarded, DeadLetterState::Replayed]);
+}
