@@ -8,3 +8,7 @@ pub mod group_simulation;
 pub mod log_simulation;
 
 pub mod kills;
+
+pub mod server_kills;
+
+pub mod stopwatch;

@@ -3,10 +3,6 @@
 //! One module per rule. Each has a `check` that takes a file and returns findings, is run over the
 //! whole tree below, and is shown on bad examples to fail. A finding names file and line, what is
 //! wrong, and what to do.
-//!
-//! Still to come, as soon as `PROTOCOL.md` and `crates/event/src/frame.rs` exist: a module
-//! `protocol` which compares the hash written in the former with that of the latter, so that the
-//! wire cannot change without its description.
 
 mod tree;
 
@@ -25,6 +21,10 @@ mod markers;
 mod machine;
 
 mod markdown;
+
+mod protocol;
+
+mod promises;
 
 use tree::{Finding, SourceFile};
 
@@ -76,4 +76,24 @@ fn nothing_names_a_machine() {
 fn documents_have_a_title_and_working_links() {
     let root = tree::root();
     passes(|file| markdown::check(file, &|path| root.join(path).exists()));
+}
+
+#[test]
+fn promises_name_tests_that_are_there() {
+    let findings = promises::check(&tree::read());
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn the_wire_is_the_one_that_is_described() {
+    let mut files = tree::read();
+    if std::env::var_os("PROM_UPDATE_DOCS").is_some()
+        && let Some(text) = protocol::corrected(&files)
+    {
+        std::fs::write(tree::root().join("PROTOCOL.md"), text).unwrap();
+        files = tree::read();
+    }
+    let findings: Vec<String> = protocol::check(&files).iter().map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
 }

@@ -75,14 +75,14 @@ pub enum Line {
 
 /// A history that is being written. Each line is one write to a file opened for appending.
 #[derive(Debug)]
-pub(super) struct Writer(Mutex<File>);
+pub(crate) struct Writer(Mutex<File>);
 
 impl Writer {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
     }
 
-    pub(super) fn write(&self, line: &Line) -> io::Result<()> {
+    pub(crate) fn write(&self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -14,5 +14,6 @@ mod parent;
 
 pub use checker::{Verdict, check};
 pub use child::run as run_child;
+pub(crate) use history::Writer;
 pub use history::{Line, read};
 pub use parent::{KillOptions, Report, run};

@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/*/src/clock.rs", "the real implementation of a clock"),
     ("crates/*/benches/", "measures"),
     ("crates/harness/", "measures, and drives real processes"),
+    ("crates/testing/tests/", "the clock that the harness owns"),
     ("crates/prom/src/command/bench/", "measures"),
     ("crates/prom/src/command/bench.rs", "measures"),
 ];

@@ -20,26 +20,30 @@ const ALLOWED: &[Allowed] = &[
     allowed("schema", &["event"]),
     allowed("log", &["event"]),
     allowed("delivery", &["event"]),
-    allowed("client", &["event"]),
+    Allowed { uses_in_tests: &["promethean", "testing"], ..allowed("client", &["event"]) },
     allowed("lint", &["event"]),
     allowed("promethean", &["event", "schema", "log", "delivery"]),
+    allowed("testing", &["event", "promethean"]),
     Allowed { uses_in_tests: &["harness"], ..allowed("mongo", &["event", "promethean"]) },
     Allowed {
         uses_in_tests: &["harness"],
         ..allowed("gateway", &["event", "schema", "promethean"])
     },
     allowed("harness", &["event", "log", "delivery", "promethean"]),
-    allowed(
-        "prom",
-        &["event", "schema", "log", "client", "lint", "promethean", "gateway", "mongo"],
-    ),
+    Allowed {
+        uses_in_tests: &["harness"],
+        ..allowed(
+            "prom",
+            &["event", "schema", "log", "client", "lint", "promethean", "gateway", "mongo"],
+        )
+    },
 ];
 
 /// Crates of others that only some of ours may use, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     (
         "tokio",
-        &["promethean", "gateway", "client", "mongo", "prom", "harness"],
+        &["promethean", "testing", "gateway", "client", "mongo", "prom", "harness"],
         "event, log, delivery and schema are synchronous: time and input are parameters.",
     ),
     ("anyhow", &["prom"], "Libraries name their errors by operation, with thiserror."),
