@@ -1,0 +1,90 @@
+import type { PromError } from "./error.js";
+import type { Lease } from "./lease.js";
+import { ACKS_TOKENS_MAX } from "./limits.js";
+import type { Session } from "./session.js";
+
+interface Waiting {
+  lease: Lease;
+  resolve: () => void;
+  reject: (error: PromError) => void;
+}
+
+/** Acks that come together go out together, in one frame. */
+export class Acknowledger {
+  #waiting: Waiting[] = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** Resolves when the ack is durable. */
+  ack(lease: Lease): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ lease, resolve, reject });
+      if (this.#waiting.length >= ACKS_TOKENS_MAX) {
+        this.flush();
+      } else {
+        this.#timer ??= setTimeout(() => this.flush(), 0);
+      }
+    });
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const groups = grouped(this.#waiting);
+    this.#waiting = [];
+    for (const [session, acks] of groups) {
+      void send(session, acks);
+    }
+  }
+}
+
+function grouped(waiting: readonly Waiting[]): Map<Session, Waiting[]> {
+  const groups = new Map<Session, Waiting[]>();
+  for (const one of waiting) {
+    const group = groups.get(one.lease.session) ?? [];
+    group.push(one);
+    groups.set(one.lease.session, group);
+  }
+  return groups;
+}
+
+async function send(session: Session, acks: readonly Waiting[]): Promise<void> {
+  const tokens = acks.map((one) => one.lease.token);
+  if (tokens.length === 1) {
+    return one(session, acks[0] as Waiting, false);
+  }
+  try {
+    const answer = await session.request({ op: "ACKS", tokens });
+    if ("accepted" in answer && answer.accepted === tokens.length) {
+      for (const ack of acks) {
+        ack.resolve();
+      }
+      return;
+    }
+  } catch (error) {
+    if (!session.isOpen) {
+      for (const ack of acks) {
+        ack.reject(error as PromError);
+      }
+      return;
+    }
+  }
+  // Some were refused, and the answer does not say which: asked one by one, those that are done
+  // say so.
+  for (const ack of acks) {
+    void one(session, ack, true);
+  }
+}
+
+async function one(session: Session, ack: Waiting, again: boolean): Promise<void> {
+  try {
+    await session.request({ op: "ACK", token: ack.lease.token });
+    ack.resolve();
+  } catch (error) {
+    const refusal = error as PromError;
+    if (again && refusal.code === "conflict") {
+      ack.resolve();
+    } else {
+      ack.reject(refusal);
+    }
+  }
+}

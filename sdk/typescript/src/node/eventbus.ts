@@ -1,0 +1,12 @@
+/** The `EventBus` of the notes, for Node. */
+import { type BusOptions, Bus as PlainBus } from "../bus.js";
+import { RemoteEventBus as PlainEventBus } from "../eventbus.js";
+import { Bus } from "./index.js";
+
+export * from "../eventbus.js";
+
+export class RemoteEventBus extends PlainEventBus {
+  constructor(bus: PlainBus | BusOptions = {}) {
+    super(bus instanceof PlainBus ? bus : new Bus(bus));
+  }
+}

@@ -1,0 +1,54 @@
+/** Client of Promethean, for Node: finds its server in the environment, and follows causes. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { readFileSync } from "node:fs";
+import { type BusOptions, type ConnectOptions, Bus as PlainBus } from "../bus.js";
+import type { CauseScope } from "../cause.js";
+import type { EventRecord } from "../frame.js";
+import { openPlatformSocket } from "../socket.js";
+import { openNodeSocket } from "./websocket.js";
+
+export * from "../index.js";
+
+const handled = new AsyncLocalStorage<EventRecord>();
+
+const followedCauses: CauseScope = {
+  run: (event, body) => handled.run(event, body),
+  current: () => handled.getStore(),
+};
+
+/**
+ * What is not said is taken from the environment: `PROM_URL`, and `PROM_TOKEN` or the file that
+ * `PROM_TOKEN_FILE` names, which is read again whenever a token is needed.
+ */
+function settled(options: BusOptions): BusOptions {
+  const { PROM_URL, PROM_TOKEN, PROM_TOKEN_FILE } = process.env;
+  const file = PROM_TOKEN_FILE ? () => readFileSync(PROM_TOKEN_FILE, "utf8").trim() : undefined;
+  const token = options.token ?? PROM_TOKEN ?? file;
+  const url = options.url ?? PROM_URL;
+  return {
+    openSocket: "WebSocket" in globalThis ? openPlatformSocket : openNodeSocket,
+    causes: followedCauses,
+    ...options,
+    ...(url === undefined ? {} : { url }),
+    ...(token === undefined ? {} : { token }),
+  };
+}
+
+/** A connection to a server, kept alive until it is closed. */
+export class Bus extends PlainBus {
+  constructor(options: BusOptions = {}) {
+    super(settled(options));
+  }
+}
+
+/** Connects to a server. Fails if there is none in time; later losses are mended by themselves. */
+export async function connect(options: ConnectOptions = {}): Promise<Bus> {
+  const bus = new Bus(options);
+  try {
+    await bus.connected(options);
+  } catch (error) {
+    await bus.close();
+    throw error;
+  }
+  return bus;
+}

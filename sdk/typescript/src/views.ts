@@ -1,0 +1,128 @@
+import { ask, type HttpOptions } from "./http.js";
+
+/** What every document of a view has, besides its own members. */
+export interface DocumentHead {
+  _key: string;
+  /** Event time of the event that wrote it. */
+  _ts: number;
+  /** Where that event stands: `topic/partition/offset`. */
+  _pos: string;
+  /** Its version, in a view with versions. */
+  _v?: number;
+}
+
+export type ViewDocument<T = Record<string, unknown>> = DocumentHead & T;
+
+/** An event, as the past tells of it. */
+export interface EventRef {
+  id: string;
+  position: string;
+  ts: number;
+  appended_at: number;
+  caused_by?: string[];
+}
+
+/** A document at a moment, or why there is none. */
+export interface Past<T = Record<string, unknown>> {
+  view: string;
+  key: string;
+  outcome: "document" | "deleted" | "never_existed" | "before_history";
+  document?: ViewDocument<T>;
+  /** The events that it was built from. */
+  events?: EventRef[];
+  /** False if events in between may have been compacted away. */
+  complete?: boolean;
+}
+
+/** One change of a document, with the event behind it. */
+export interface Change {
+  op: "add" | "remove" | "replace";
+  path: string;
+  value?: unknown;
+  was?: unknown;
+  event: EventRef | null;
+}
+
+/** A time or a position, `topic/partition/offset`. */
+export type Moment = Date | string;
+
+function moment(at: Moment): string {
+  return typeof at === "string" ? at : String(at.getTime());
+}
+
+/** Views of a server: as they are, and as they were. Needs the right to read their topics. */
+export class Views {
+  readonly #http: HttpOptions;
+
+  constructor(http: HttpOptions) {
+    this.#http = http;
+  }
+
+  /** The document of a key; `minPosition` waits until that event is in the view. */
+  async get<T = Record<string, unknown>>(
+    view: string,
+    key: string,
+    options: { minPosition?: string; version?: number } = {},
+  ): Promise<ViewDocument<T>> {
+    const query = { min_position: options.minPosition, version: options.version };
+    return (await ask(this.#http, { path: path(view, "snap", key), query })) as ViewDocument<T>;
+  }
+
+  /** Documents by declared fields, such as `{ status: "alive", "pid.ge": 100 }`, page by page. */
+  async *list<T = Record<string, unknown>>(
+    view: string,
+    where: Readonly<Record<string, string | number | boolean>> = {},
+    options: { sort?: string } = {},
+  ): AsyncGenerator<ViewDocument<T>> {
+    const fields = Object.entries(where).map(([name, value]) => [name, String(value)]);
+    let page: string | undefined;
+    do {
+      const query = { ...Object.fromEntries(fields), sort: options.sort, limit: 500, page };
+      const answer = (await ask(this.#http, { path: path(view, "list"), query })) as {
+        documents: ViewDocument<T>[];
+        next: string | null;
+      };
+      yield* answer.documents;
+      page = answer.next ?? undefined;
+    } while (page !== undefined);
+  }
+
+  /** The document of a key at an earlier moment. */
+  async at<T = Record<string, unknown>>(view: string, key: string, at: Moment): Promise<Past<T>> {
+    const query = { at: moment(at) };
+    return (await ask(this.#http, { path: path(view, "at", key), query })) as Past<T>;
+  }
+
+  /** What has changed between two moments. */
+  async diff(view: string, key: string, from: Moment, to: Moment = "now"): Promise<Change[]> {
+    const query = { from: moment(from), to: moment(to) };
+    const answer = await ask(this.#http, { path: path(view, "diff", key), query });
+    return (answer as { patch: Change[] }).patch;
+  }
+
+  /** Since which event a member is what it is, named by a JSON pointer such as `/status`. */
+  async why(
+    view: string,
+    key: string,
+    pointer?: string,
+  ): Promise<{ pointer: string; value?: unknown; was?: unknown; event: EventRef | null }[]> {
+    const answer = await ask(this.#http, { path: path(view, "why", key), query: { pointer } });
+    return (answer as { members: never[] }).members;
+  }
+
+  /** The events of a key, newest first, with what each has changed. */
+  async history(
+    view: string,
+    key: string,
+    options: { limit?: number } = {},
+  ): Promise<(EventRef & { effect: string; patch: Change[] })[]> {
+    const query = { limit: options.limit };
+    const answer = await ask(this.#http, { path: path(view, "history", key), query });
+    return (answer as { steps: never[] }).steps;
+  }
+}
+
+function path(view: string, resource: string, key?: string): string {
+  const end = key === undefined ? "" : `/${encodeURIComponent(key)}`;
+  return `/views/${encodeURIComponent(view)}/${resource}${end}`;
+}

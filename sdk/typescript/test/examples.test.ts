@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { harness } from "../src/harness/index.js";
+import { Chromium } from "./browser/chromium.js";
+
+function start(example: string, env: Record<string, string>, ...words: string[]): ChildProcess {
+  const file = fileURLToPath(new URL(`../examples/${example}.js`, import.meta.url));
+  return spawn(process.execPath, [file, ...words], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+}
+
+/** Runs an example to its end, and gives its lines. */
+async function run(example: string, url: string, ...words: string[]): Promise<string[]> {
+  const child = start(example, { PROM_URL: url }, ...words);
+  let text = "";
+  child.stdout?.on("data", (chunk) => {
+    text += chunk;
+  });
+  const [code] = await once(child, "exit");
+  assert.equal(code, 0, text);
+  return text.trimEnd().split("\n");
+}
+
+test("publish, then consume", async () => {
+  await using h = await harness();
+  const published = await run("publish", h.url);
+  assert.match(published[0] ?? "", /^stored \S+ of dev:stt:1 at offset 0$/);
+  assert.deepEqual(published.slice(1), [
+    "the same again is still at offset 0",
+    "stored 2 more, all or none",
+  ]);
+  const consumed = await run("consume", h.url, "2");
+  assert.deepEqual(consumed.sort(), [
+    'dev:stt:1 {"pid":1,"name":"stt","host":"dev","cpu_pct":3,"mem_mb":90} (attempt 1)',
+    'dev:stt:2 {"pid":2,"name":"stt","host":"dev","cpu_pct":3,"mem_mb":90} (attempt 1)',
+  ]);
+});
+
+test("retry and park", async () => {
+  await using h = await harness();
+  assert.deepEqual(await run("retry-and-park", h.url), [
+    "done: good, at attempt 1",
+    "done: flaky, at attempt 2",
+    "parked: hopeless, because nobody knows this job",
+    "done: hopeless, at attempt 1",
+  ]);
+});
+
+test("the page shows processes as they come, change and go, also over a restart", async () => {
+  const origin = "http://127.0.0.1:45173";
+  await using h = await harness({ origins: [origin], store: "disk" });
+  const server = start("browser/serve", { PROM_URL: h.url, PORT: "45173" });
+  const [line] = await once(server.stdout as NodeJS.ReadableStream, "data");
+  const address = /open (\S+)/.exec(String(line))?.[1] ?? "";
+  await using browser = await Chromium.start();
+  const page = await browser.open(address);
+  const state = (pid: number, status: string) =>
+    h.bus.publish(
+      "process.state",
+      { name: "stt", host: "dev", pid, cpu_pct: 1.25, mem_mb: 90, status },
+      { key: `dev:stt:${pid}` },
+    );
+  const text = "document.querySelector('#processes').innerText.trim().replace(/\\s+/g, ' ')";
+  const shows = (wanted: string) =>
+    page.evaluate(`new Promise((resolve) => {
+      const look = () => ${text} === ${JSON.stringify(wanted)} && resolve();
+      new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+      look();
+    })`);
+  await state(1, "alive");
+  await shows("stt dev 1 1.3 90 alive");
+  await state(2, "alive");
+  await state(1, "stale");
+  await shows("stt dev 1 1.3 90 stale stt dev 2 1.3 90 alive");
+  await h.restart({ kill: true });
+  await h.bus.publish("process.state", null, { key: "dev:stt:1" });
+  await shows("stt dev 2 1.3 90 alive");
+  assert.equal(
+    await page.evaluate("document.querySelector('#connection').textContent"),
+    "connected",
+  );
+  assert.deepEqual(browser.thrown, []);
+  server.kill("SIGTERM");
+  const [code] = await once(server, "exit");
+  assert.equal(code, 0);
+});
