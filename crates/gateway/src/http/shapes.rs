@@ -63,6 +63,10 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
             json!({ "type": "string", "minLength": 1 })
         }
         "from" => json!({ "type": "integer", "minimum": 0 }),
+        "state" => {
+            json!({ "type": "string", "enum": ["waiting", "replayed", "discarded", "all"] })
+        }
+        "direction" => json!({ "type": "string", "enum": ["up", "down"] }),
         "by" => json!({ "type": "string", "enum": ["append", "event"] }),
         "partition" => number(0),
         "sample" => number(1),

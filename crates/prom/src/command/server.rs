@@ -13,6 +13,7 @@ use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
+use promethean_gateway::quota::Rate;
 use promethean_gateway::{Server, ServerHandle, Settings, StartError};
 
 use super::{Status, apply};
@@ -84,6 +85,13 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     let document = &manifest.document;
     if let Some(time) = document.server.drain_timeout {
         settings.bounds.drain = Duration::from_millis(time.0);
+    }
+    if let Some(max) = document.server.connections_per_subject {
+        settings.bounds.connections_per_subject = max;
+    }
+    if let Some(count) = document.server.auth_failures_per_minute {
+        // None of zero: everybody is refused after the first one.
+        settings.rates.auth_failures = Rate::per_minute(count.max(1)).ok();
     }
     for (name, table) in &document.topic {
         let wanted = table.durability.or(document.defaults.topic.durability);
