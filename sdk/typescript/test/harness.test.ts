@@ -18,6 +18,33 @@ test("deliveries fail on purpose, and are tried again", async () => {
   assert.deepEqual(seen, [[1, 3]]);
 });
 
+test("a virtual clock goes on when it is told, and over delays of retries", async () => {
+  await using h = await harness({ clock: "virtual" });
+  const seen: number[] = [];
+  await h.bus.consume("a", { group: "g", backoff: { first: "1h", max: "1h" } }, (_event, ctx) => {
+    seen.push(ctx.attempt);
+    if (ctx.attempt === 1) {
+      throw new Error("not yet");
+    }
+  });
+  const begun = Date.now();
+  const first = await h.bus.publish("a", 1);
+  await h.settled({ timeout: "2m" });
+  assert.deepEqual(seen, [1, 2]);
+  await h.advance("2h");
+  const second = await h.bus.publish("a", 2);
+  await h.settled();
+  assert.ok(Date.now() - begun < 2 * 60 * 60 * 1_000, "three hours were shorter than that");
+  const times = await Promise.all([first, second].map(({ id }) => appendedAt(h.bus, id)));
+  assert.ok((times[1] ?? 0) - (times[0] ?? 0) >= 3 * 60 * 60 * 1_000);
+});
+
+test("real time cannot be told", async () => {
+  await using h = await harness();
+  await assert.rejects(h.advance("1h"), /virtual/);
+  await assert.rejects(harness({ clock: "virtual", store: "disk" }), /memory/);
+});
+
 test("what fails too often is a dead letter, with the reason", async () => {
   await using h = await harness();
   await h.bus.consume("a", { group: "g", maxAttempts: 3 }, () => assert.fail("never called"));

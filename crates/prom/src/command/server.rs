@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use promethean::memory::MemoryStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
@@ -23,6 +24,7 @@ use crate::manifest::{Document, Manifest, Plan, Severity, modified};
 use crate::output::Output;
 use crate::reach::{Reach, announce};
 use crate::shelf::{self, Workshop};
+use crate::told_time;
 
 /// What to tell a person once the server listens.
 pub(super) type Banner = Box<dyn FnOnce(&[SocketAddr]) -> String>;
@@ -42,6 +44,16 @@ pub(super) struct Hosting {
     /// Whether the manifest is read again when it changes.
     pub(super) watch: bool,
     pub(super) on_storage_error: OnStorageError,
+    pub(super) time: Time,
+}
+
+/// By which clock it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Time {
+    /// That of the machine.
+    Real,
+    /// One that a test moves.
+    Told,
 }
 
 /// What a server does when a write or a sync has failed. Nothing is written any more in any case:
@@ -129,11 +141,15 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
         }
         None => None,
     };
-    super::block_on(async move {
-        let bus = match store {
-            Some(store) => Bus::with_store(store, hosting.options.clone()),
-            None => Bus::with_store(
-                Arc::new(promethean::memory::MemoryStore::new()),
+    let time = hosting.time;
+    let work = async move {
+        let bus = match (store, time) {
+            (Some(store), _) => Bus::with_store(store, hosting.options.clone()),
+            (None, Time::Real) => {
+                Bus::with_store(Arc::new(MemoryStore::new()), hosting.options.clone())
+            }
+            (None, Time::Told) => Bus::with_store(
+                Arc::new(MemoryStore::with_runtime_clock()),
                 hosting.options.clone(),
             ),
         };
@@ -144,7 +160,11 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
         };
         bus.close().await;
         served
-    })
+    };
+    match time {
+        Time::Real => super::block_on(work),
+        Time::Told => told_time::block_on(work),
+    }
 }
 
 /// Views, causes and jobs, as the manifest and the demo have them.
@@ -198,7 +218,7 @@ async fn serve(
             output.progress(&format!("listening on {address}"));
         }
     }
-    let signals = tokio::spawn(signals(server.handle(), hosting.reload));
+    let signals = tokio::spawn(signals(server.handle(), hosting.reload, hosting.time));
     let watched = hosting.manifest.as_ref().filter(|_| hosting.watch);
     let ended = tokio::select! {
         () = server.run() => Ok(Status::Done),
@@ -316,15 +336,15 @@ fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
 }
 
 /// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
-async fn signals(handle: ServerHandle, reload: Reload) -> anyhow::Result<()> {
+async fn signals(handle: ServerHandle, reload: Reload, time: Time) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     loop {
         tokio::select! {
-            _ = terminate.recv() => handle.stop(),
-            _ = interrupt.recv() => handle.stop(),
+            _ = terminate.recv() => stop(&handle, time),
+            _ = interrupt.recv() => stop(&handle, time),
             _ = hangup.recv() => {
                 let kept = |what: &str, error: &anyhow::Error| {
                     // There is nowhere else to say it.
@@ -344,6 +364,13 @@ async fn signals(handle: ServerHandle, reload: Reload) -> anyhow::Result<()> {
             }
         }
     }
+}
+
+fn stop(handle: &ServerHandle, time: Time) {
+    if time == Time::Told {
+        told_time::end();
+    }
+    handle.stop();
 }
 
 fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {
