@@ -50,6 +50,7 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         "topic" => json!({ "type": "string", "minLength": 1 }),
         "group" => group(),
         "id" => json!({ "type": "string", "format": "uuid" }),
+        "after" if endpoint.path == "/keys/{topic}" => json!({ "type": "string", "minLength": 1 }),
         "key" => json!({ "type": "string", "minLength": 1 }),
         "limit" if is_confluent(endpoint) => json!({ "type": "integer" }),
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": PAGE_EVENTS_MAX }),
@@ -81,6 +82,7 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         (endpoint.path, name),
         ("/replay" | "/export" | "/events", "topic")
             | ("/latest-by-key", "topic" | "key")
+            | ("/history/{topic}", "key")
             | ("/cursors", "group")
     );
     (schema, needed)

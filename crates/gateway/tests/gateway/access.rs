@@ -20,6 +20,8 @@ async fn strangers_get_nothing() {
         "/lag",
         "/metrics",
         "/latest-by-key?topic=a&key=k",
+        "/keys/a",
+        "/history/a?key=k",
         "/ops/partitions",
         "/topics",
         "/groups/g",

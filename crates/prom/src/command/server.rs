@@ -67,7 +67,7 @@ pub(super) enum OnStorageError {
     Readonly,
 }
 
-/// What is read again on SIGHUP, besides the certificate.
+/// What is read again on SIGHUP, besides the certificate; tokens also when they have changed.
 #[derive(Debug, Default)]
 pub(super) struct Reload {
     /// Key set of the issuer.
@@ -264,7 +264,7 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A manifest is looked at so often.
+/// A manifest and the tokens are looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows a manifest whenever its file has changed. A broken one changes nothing.
@@ -335,34 +335,50 @@ fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
     }
 }
 
-/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
+/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again. Tokens are read
+/// whenever their file has changed.
 async fn signals(handle: ServerHandle, reload: Reload, time: Time) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut ticks = tokio::time::interval(LOOK);
+    let mut seen = reload.tokens.as_deref().and_then(modified);
     loop {
         tokio::select! {
             _ = terminate.recv() => stop(&handle, time),
             _ = interrupt.recv() => stop(&handle, time),
             _ = hangup.recv() => {
-                let kept = |what: &str, error: &anyhow::Error| {
-                    // There is nowhere else to say it.
-                    let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
-                };
                 if let Err(error) = handle.reload() {
                     kept("certificates", &error.into());
                 }
                 if let Some(Err(error)) = reload.jwks.as_ref().map(|file| install(&handle, file)) {
                     kept("keys", &error);
                 }
-                match reload.tokens.as_ref().map(|file| read_tokens(file)) {
-                    Some(Ok(tokens)) => handle.install_tokens(tokens),
-                    Some(Err(error)) => kept("tokens", &error),
-                    None => {}
+                install_tokens(&handle, &reload);
+            }
+            // Nobody has to say that a token was made or revoked: it is to hold soon.
+            _ = ticks.tick() => {
+                let now = reload.tokens.as_deref().and_then(modified);
+                if now != seen {
+                    seen = now;
+                    install_tokens(&handle, &reload);
                 }
             }
         }
+    }
+}
+
+fn kept(what: &str, error: &anyhow::Error) {
+    // There is nowhere else to say it.
+    let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
+}
+
+fn install_tokens(handle: &ServerHandle, reload: &Reload) {
+    match reload.tokens.as_ref().map(|file| read_tokens(file)) {
+        Some(Ok(tokens)) => handle.install_tokens(tokens),
+        Some(Err(error)) => kept("tokens", &error),
+        None => {}
     }
 }
 
