@@ -68,7 +68,7 @@ impl Group {
         let seat = self.members.seat(asked.member);
         let mut reply = Reply { request: asked.request, accepted: 0, refused: Vec::new() };
         let mut last: Option<(LaneId, LaneRef)> = None;
-        for item in items {
+        for (number, item) in (0u32..).zip(items) {
             let (id, epoch) = match *item {
                 Ack::Token(token) => (token.lane, Some(token.epoch)),
                 Ack::Offset { lane, .. } => (lane, None),
@@ -87,8 +87,8 @@ impl Group {
                 last = Some((id, at));
             }
             match self.lane_of(at, epoch) {
-                Err(why) => reply.refused.push(refused(*item, why)),
-                Ok(at) => self.ack_item(at, seat, (*item, &mut reply)),
+                Err(why) => reply.refused.push(refused(number, *item, why)),
+                Ok(at) => self.ack_item(at, seat, (number, *item, &mut reply)),
             }
         }
         if let Some((_, at)) = last {
@@ -116,19 +116,22 @@ impl Group {
         }
     }
 
-    fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, (item, reply): (Ack, &mut Reply)) {
-        let (offset, attempt) = match item {
+    fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, asked: (u32, Ack, &mut Reply)) {
+        let (item, ack, reply) = asked;
+        let (offset, attempt) = match ack {
             Ack::Token(token) => (token.offset, Some(attempt_of(token))),
             Ack::Offset { offset, .. } => (offset, None),
-            Ack::Range { span, .. } => return self.ack_span(at, (seat, None), (span, reply)),
+            Ack::Range { span, .. } => {
+                return self.ack_span(at, (seat, None), (item, span, reply));
+            }
             Ack::FirstAttempts { span, .. } => {
-                return self.ack_span(at, (seat, Some(FIRST)), (span, reply));
+                return self.ack_span(at, (seat, Some(FIRST)), (item, span, reply));
             }
         };
         let claim = Claim { offset, attempt, seat };
         match self.ack_one(at, claim) {
             Ok(()) => reply.accepted += 1,
-            Err(why) => reply.refused.push(Refused { offset, why }),
+            Err(why) => reply.refused.push(Refused { item, offset, why }),
         }
     }
 
@@ -138,7 +141,7 @@ impl Group {
         &mut self,
         at: LaneRef,
         (seat, attempt): (Option<u32>, Option<(u16, u16)>),
-        (span, reply): (Span, &mut Reply),
+        (item, span, reply): (u32, Span, &mut Reply),
     ) {
         let Some(lane) = self.lanes.get(at) else {
             return;
@@ -148,17 +151,20 @@ impl Group {
         let beside: Vec<u64> = released
             .filter(|offset| (span.from..span.to).contains(offset) && !window.contains(offset))
             .collect();
-        let mut refused = (span.from < window.start)
-            .then_some(Refused { offset: span.from, why: Refusal::AlreadyDone });
+        let mut refused = (span.from < window.start).then_some(Refused {
+            item,
+            offset: span.from,
+            why: Refusal::AlreadyDone,
+        });
         if span.to > lane.next() {
-            refused = refused
-                .or(Some(Refused { offset: span.from.max(lane.next()), why: Refusal::Unknown }));
+            let offset = span.from.max(lane.next());
+            refused = refused.or(Some(Refused { item, offset, why: Refusal::Unknown }));
         }
         for offset in beside.into_iter().chain(window) {
             let claim = Claim { offset, attempt, seat };
             match self.ack_one(at, claim) {
                 Ok(()) => reply.accepted += 1,
-                Err(why) => refused = refused.or(Some(Refused { offset, why })),
+                Err(why) => refused = refused.or(Some(Refused { item, offset, why })),
             }
         }
         reply.refused.extend(refused);
@@ -299,7 +305,7 @@ impl Group {
 }
 
 fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply {
-    let why = result.err().map(|why| refused(target, why));
+    let why = result.err().map(|why| refused(0, target, why));
     Reply {
         request: asked.request,
         accepted: u64::from(result.is_ok()),
@@ -307,11 +313,11 @@ fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply 
     }
 }
 
-const fn refused(item: Ack, why: Refusal) -> Refused {
-    let offset = match item {
+const fn refused(item: u32, ack: Ack, why: Refusal) -> Refused {
+    let offset = match ack {
         Ack::Token(token) => token.offset,
         Ack::Offset { offset, .. } => offset,
         Ack::Range { span, .. } | Ack::FirstAttempts { span, .. } => span.from,
     };
-    Refused { offset, why }
+    Refused { item, offset, why }
 }

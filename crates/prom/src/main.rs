@@ -20,6 +20,8 @@ mod times;
 
 mod clock;
 
+mod told_time;
+
 mod failure;
 
 mod output;

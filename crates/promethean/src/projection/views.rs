@@ -133,6 +133,11 @@ impl Views {
         Ok(projection)
     }
 
+    /// Those that run.
+    pub fn running(&self) -> Vec<Projection> {
+        self.projections().values().filter(|one| !one.is_over()).cloned().collect()
+    }
+
     fn projections(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Projection>> {
         self.inner.projections.lock().unwrap_or_else(PoisonError::into_inner)
     }
