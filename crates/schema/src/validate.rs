@@ -109,7 +109,11 @@ impl Mismatch {
 }
 
 /// The engine's sentence begins with the value; we say that apart.
+/// What a value lacks, to be read after the place of it.
 fn expected(error: &jsonschema::ValidationError<'_>) -> String {
+    if let jsonschema::error::ValidationErrorKind::Required { property } = error.kind() {
+        return format!("lacks {property}, which is required");
+    }
     let text = error.masked_with("it").to_string();
     text.strip_prefix("it ").map(str::to_owned).unwrap_or(text)
 }
@@ -131,7 +135,8 @@ mod tests {
         assert_eq!(type_.schema_pointer, "/properties/a/type");
         assert_eq!(type_.got, "7");
         assert!(type_.expected.contains("string"), "{}", type_.expected);
-        assert!(found.iter().any(|m| m.keyword == "required"));
+        let required = found.iter().find(|m| m.keyword == "required").unwrap();
+        assert_eq!(required.expected, r#"lacks "b", which is required"#);
     }
 
     #[test]
