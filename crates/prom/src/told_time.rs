@@ -35,7 +35,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     let done = runtime.block_on(async {
         let (sender, news) = mpsc::channel(NEWS_MAX);
-        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (end, ended) = std::sync::mpsc::sync_channel::<()>(1);
         let ticking = sender.clone();
         // A clock that is paused jumps as soon as all tasks wait, unless a thread is at work: this
         // one is, to the end.
