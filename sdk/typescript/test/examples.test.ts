@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { harness } from "../src/harness/index.js";
+import type { EventRecord } from "../src/index.js";
 import { Chromium } from "./browser/chromium.js";
 
 function start(example: string, env: Record<string, string>, ...words: string[]): ChildProcess {
@@ -58,13 +59,23 @@ test("retry and park", async () => {
 test("snapshot, then live", async () => {
   const folder = await mkdtemp(join(tmpdir(), "promethean-"));
   const manifest = join(folder, "prom.toml");
-  await writeFile(manifest, '[topic."process.state"]\ncompaction = "latest"\nsnapshot = true\n');
+  await writeFile(
+    manifest,
+    '[topic."process.state"]\ncompaction = "latest"\nsnapshot = true\nsnapshot_every = "100ms"\n',
+  );
   await using h = await harness({ manifest });
   const state = (pid: number, status: string | null) =>
     h.bus.publish("process.state", status === null ? null : { status }, { key: `dev:stt:${pid}` });
   await state(1, "alive");
   await state(1, "stale");
   await state(2, "alive");
+  // The snapshot follows its topic a little later.
+  const snapshot = `${h.url.replace("ws:", "http:")}/snapshots/process.state`;
+  const states = async () => {
+    const answer = (await (await fetch(snapshot)).json()) as { states?: { event: EventRecord }[] };
+    return (answer.states ?? []).map(({ event }) => (event.payload as { status: string }).status);
+  };
+  while ((await states()).join() !== "stale,alive") {}
   const child = start("snapshot-then-live", { PROM_URL: h.url }, "2");
   const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
   const seen: string[] = [];

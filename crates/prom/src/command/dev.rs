@@ -30,8 +30,8 @@ pub(crate) struct Dev {
     /// file that only this user can read.
     #[arg(long)]
     auth: bool,
-    /// For tests: the clock stands still. A line `advance MILLISECONDS` on standard input lets time
-    /// go by, and is answered by `advanced MILLISECONDS` on standard output.
+    /// For tests: a line `advance MILLISECONDS` on standard input lets so much time go by at once,
+    /// and is answered by `advanced MILLISECONDS` on standard output.
     #[arg(long, conflicts_with_all = ["demo", "data"])]
     test_clock: bool,
     /// Web origin whose pages may connect, such as `http://localhost:5173`; may be given several

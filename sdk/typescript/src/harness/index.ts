@@ -25,8 +25,8 @@ export interface HarnessOptions {
   /** A `prom.toml`, whose topics and groups are there when the harness is. */
   manifest?: string;
   /**
-   * `"virtual"`: the server's clock stands still but for `advance`, and for delays that `settled`
-   * waits for. In memory only. Default: `"real"`.
+   * `"virtual"`: the server's clock goes on by leaps, by `advance`, and by itself over delays that
+   * `settled` waits for. In memory only. Default: `"real"`.
    */
   clock?: "real" | "virtual";
   /** Web origins whose pages may connect. */
