@@ -36,6 +36,8 @@ mod lookup;
 
 mod cleaning;
 
+pub mod outbox;
+
 mod fault;
 
 mod clock;
@@ -43,5 +45,7 @@ mod clock;
 mod limits;
 
 pub use cluster::OpenError;
+/// The driver, so that its types are the same here and there.
+pub use mongodb;
 pub use options::MongoOptions;
 pub use store::MongoStore;

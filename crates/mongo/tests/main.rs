@@ -11,4 +11,6 @@ mod replica_set;
 
 mod conformance;
 
+mod outbox;
+
 mod plans;
