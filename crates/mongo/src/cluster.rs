@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
 }
 
 /// What a database of ours holds.
-const COLLECTIONS: [&str; 7] =
+pub(crate) const COLLECTIONS: [&str; 7] =
     ["events", "lanes", "topics", "groups", "cursors", "entries", "counters"];
 
 /// How other programs see us among the connections of a server.

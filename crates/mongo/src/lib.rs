@@ -38,6 +38,8 @@ mod cleaning;
 
 pub mod outbox;
 
+pub mod changefeed;
+
 mod fault;
 
 mod clock;

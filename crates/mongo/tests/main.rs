@@ -13,4 +13,6 @@ mod conformance;
 
 mod outbox;
 
+mod changefeed;
+
 mod plans;
