@@ -6,11 +6,12 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Client, Collection, Database};
 use promethean::Bus;
-use promethean::store::{KeyQuery, Lane, PageLimit, Put, Read};
-use promethean_event::{Event, Key, Offset, Partition, Payload, Topic};
+use promethean::changefeed::{Definition, Feeds, FeedsError, Phase, Recovery, Status};
+use promethean::store::{KeyQuery, Lane, PageLimit, Read};
+use promethean_event::{Event, Offset, Partition, Topic};
 use promethean_mongo::changefeed::{
-    Changefeed, Definition, FeedEnd, FeedOptions, Feeds, FeedsError, HEADER_CLUSTER_TIME,
-    HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE, Phase, Recovery, Status,
+    Changefeed, FeedEnd, FeedOptions, HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP,
+    HEADER_OVERSIZE,
 };
 use promethean_mongo::outbox::MongoOutbox;
 use tokio::sync::oneshot;
@@ -85,7 +86,7 @@ impl Stage {
     }
 
     async fn status(&self) -> Option<Status> {
-        self.feeds.list().await.unwrap().pop().and_then(|(_, _, _, status)| status)
+        self.feeds.list().await.unwrap().pop().and_then(|feed| feed.status)
     }
 
     async fn events(&self) -> Vec<Event> {
@@ -386,16 +387,13 @@ fn a_change_that_is_too_large_is_passed() {
     });
 }
 
-/// Puts the feed to a place that the server has long forgotten.
-async fn forget(stage: &Stage) {
-    let status = serde_json::json!({
-        "owner": "", "epoch": 7, "beat": 0,
-        "phase": { "phase": "stream", "since": { "seconds": 1, "increment": 1 }, "run": 0 },
-    });
-    let key = Key::new("items").unwrap();
-    let value = Some(Payload::of(&status).unwrap());
-    let put = Put { space: "changefeed-progress", key, value, expect: None };
-    stage.bus.store().put(vec![put]).await.unwrap();
+/// Has the server say that it has forgotten, whenever this collection's stream is opened.
+async fn forget(stage: &Stage, mode: Bson) {
+    let namespace = format!("{}.items", stage.database.name());
+    let fault = doc! { "failCommands": ["aggregate"], "errorCode": 286, "namespace": namespace };
+    let command = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": fault };
+    let admin = stage.database.client().database("admin");
+    admin.run_command(command).await.expect("the server must take test commands");
 }
 
 #[test]
@@ -408,14 +406,18 @@ fn lost_history_stops_a_feed_until_it_is_told_how_to_go_on() {
         ] {
             let stage = Stage::new().await;
             stage.items.insert_one(doc! { "_id": 1 }).await.unwrap();
-            stage.declare(|_| {}).await;
-            forget(&stage).await;
+            stage.declare(|feed| feed.snapshot = false).await;
+            let running = stage.start(options());
+            stage.until_streaming().await;
+            running.crash().await;
+            forget(&stage, "alwaysOn".into()).await;
             let running = stage.start(options());
             let is_lost =
                 async || matches!(stage.status().await.unwrap().phase, Phase::Lost { .. });
             stage.until("it is lost", is_lost).await;
             let Phase::Lost { gap, .. } = stage.status().await.unwrap().phase else { panic!() };
-            assert_eq!(gap.from.unwrap().seconds, 1);
+            assert!(gap.from.unwrap().seconds > 0);
+            forget(&stage, "off".into()).await;
             assert!(stage.events().await.is_empty(), "it went on");
             let refused = stage.feeds.resume("items", None).await;
             assert!(matches!(refused, Err(FeedsError::Lost(_))), "{refused:?}");
@@ -433,7 +435,7 @@ fn lost_history_stops_a_feed_until_it_is_told_how_to_go_on() {
             if !expected.is_empty() {
                 assert_eq!(stage.newest().await.into_keys().collect::<Vec<_>>(), expected);
             }
-            assert_eq!(stage.status().await.unwrap().epoch, 8, "the next owner");
+            assert_eq!(stage.status().await.unwrap().epoch, 2, "the next owner");
             stage.end(running).await;
         }
     });

@@ -2,8 +2,8 @@
 
 use mongodb::bson::raw::{RawBsonRef, RawDocument};
 
-use super::position::ClusterTime;
 use crate::document::unsigned;
+use promethean::changefeed::ClusterTime;
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<'a> Change<'a> {
         Ok(Self {
             op,
             token: token.ok_or("it has no resume token")?,
-            at: at.ok_or("it has no clusterTime")?.into(),
+            at: super::cluster_time(at.ok_or("it has no clusterTime")?),
             millis: millis.map(|time| unsigned(time.timestamp_millis())),
             id,
             document: document("fullDocument"),

@@ -8,11 +8,11 @@ use promethean_event::{EventId, Headers, Key, NewEvent, Payload, Timestamp};
 use serde_json::{Value, json};
 
 use super::change::{Change, Op};
-use super::definition::Feed;
 use super::guard;
 use super::key;
-use super::position::ClusterTime;
 use crate::document::canonical;
+use promethean::changefeed::ClusterTime;
+use promethean::changefeed::Feed;
 
 /// What happened: `insert`, `update`, `replace`, `delete` or `snapshot`.
 pub const HEADER_OP: &str = "x-mongo-op";
@@ -278,8 +278,8 @@ mod tests {
     use mongodb::bson::raw::RawDocumentBuf;
     use mongodb::bson::{Timestamp as Stamp, rawdoc};
 
-    use super::super::definition::Definition;
     use super::*;
+    use promethean::changefeed::Definition;
 
     fn feed(change: impl FnOnce(&mut Definition)) -> Feed {
         let mut definition = Definition {

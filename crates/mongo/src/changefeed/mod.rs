@@ -18,13 +18,9 @@
 //! which may be newer, and the header [`HEADER_DOCUMENT`] says so.
 //!
 //! **Lost history stops a feed**, with the gap in its record, until somebody says how to go on
-//! ([`Recovery`]).
+//! ([`promethean::changefeed::Recovery`]).
 //!
 //! Modules are listed in the order in which a change meets them.
-
-mod definition;
-
-mod record;
 
 mod change;
 
@@ -34,8 +30,6 @@ mod key;
 
 mod guard;
 
-mod position;
-
 mod snapshot;
 
 mod stream;
@@ -43,6 +37,15 @@ mod stream;
 mod runner;
 
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};
-pub use definition::{Definition, DefinitionError};
-pub use record::{Feeds, FeedsError, Gap, Phase, Recovery, Status};
 pub use runner::{Changefeed, FeedEnd, FeedOptions};
+
+use mongodb::bson::Timestamp;
+use promethean::changefeed::ClusterTime;
+
+fn cluster_time(Timestamp { time, increment }: Timestamp) -> ClusterTime {
+    ClusterTime { seconds: time, increment }
+}
+
+fn timestamp(ClusterTime { seconds, increment }: ClusterTime) -> Timestamp {
+    Timestamp { time: seconds, increment }
+}

@@ -8,13 +8,13 @@ use promethean_event::{EventId, NewEvent};
 
 use super::change::Change;
 use super::decide::{Decision, Images, decide, of_oversize, of_snapshot};
-use super::definition::Feed;
-use super::record::{Feeds, FeedsError, Gap, Phase, Recovery, Status, Versioned, Wanted};
 use super::snapshot;
 use super::stream::{self, Begin, Break, Changes};
 use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use promethean::changefeed::Feed;
+use promethean::changefeed::{Feeds, FeedsError, Gap, Phase, Recovery, Status, Versioned, Wanted};
 
 /// How a feed works.
 #[derive(Debug, Clone)]
@@ -276,7 +276,11 @@ fn is_passing(error: &PublishError) -> bool {
     }
 }
 
-const fn first_phase(snapshot: bool, since: super::position::ClusterTime, run: u64) -> Phase {
+const fn first_phase(
+    snapshot: bool,
+    since: promethean::changefeed::ClusterTime,
+    run: u64,
+) -> Phase {
     if snapshot {
         Phase::Snapshot { since, after: None, run }
     } else {
@@ -359,7 +363,7 @@ impl Hold<'_> {
             Recovery::Resnapshot => Phase::Snapshot { since: now, after: None, run: run + 1 },
             Recovery::AcceptGap => Phase::Stream { since: now.next(), token: None, run },
             Recovery::FromTime(seconds) => {
-                let since = super::position::ClusterTime { seconds, increment: 1 };
+                let since = promethean::changefeed::ClusterTime { seconds, increment: 1 };
                 Phase::Stream { since, token: None, run }
             }
         };

@@ -6,9 +6,9 @@ use mongodb::bson::raw::RawDocumentBuf;
 use mongodb::bson::{Document, RawDocument, doc};
 use mongodb::{ClientSession, Collection};
 
-use super::position::ClusterTime;
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use promethean::changefeed::ClusterTime;
 
 /// A session that reads nothing older than a moment, by a majority. Without it a write from before
 /// that moment could be missing here, because it was not everywhere yet, and missing in the stream,
@@ -16,7 +16,7 @@ use crate::fault::Fault;
 pub(super) async fn session(cluster: &Cluster, since: ClusterTime) -> Result<ClientSession, Fault> {
     let session = cluster.client.start_session().causal_consistency(true);
     let mut session = cluster.ask(session).await?;
-    session.advance_operation_time(since.into());
+    session.advance_operation_time(super::timestamp(since));
     Ok(session)
 }
 

@@ -11,9 +11,9 @@ use mongodb::error::Error;
 use mongodb::options::{FullDocumentBeforeChangeType, FullDocumentType};
 
 use super::decide::Images;
-use super::position::ClusterTime;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, code_of, describe};
+use promethean::changefeed::ClusterTime;
 
 /// Where a stream begins.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(super) async fn open(
     };
     watch = match begin.token {
         Some(token) => watch.start_after(resume_token(token)?),
-        None => watch.start_at_operation_time(begin.since.into()),
+        None => watch.start_at_operation_time(super::timestamp(begin.since)),
     };
     let opened = cluster.deadline().hold(watch).await.ok_or_else(crate::fault::too_late)?;
     Ok(opened?.with_type())
@@ -91,7 +91,7 @@ pub(super) async fn next_without_document(
     let watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
     let watch = match begin.token {
         Some(token) => watch.start_after(resume_token(token)?),
-        None => watch.start_at_operation_time(begin.since.into()),
+        None => watch.start_at_operation_time(super::timestamp(begin.since)),
     };
     let opened = cluster.deadline().hold(watch).await.ok_or_else(crate::fault::too_late)?;
     Ok(opened?.with_type::<RawDocumentBuf>().next_if_any().await?)
@@ -115,7 +115,7 @@ pub(super) fn token_of(changes: &Changes) -> Option<String> {
 pub(super) async fn now(cluster: &Cluster) -> Result<ClusterTime, Fault> {
     let hello = cluster.ask(cluster.database.run_command(doc! { "hello": 1 })).await?;
     let time = hello.get_timestamp("operationTime");
-    time.map(Into::into).map_err(|_| {
+    time.map(super::cluster_time).map_err(|_| {
         Fault::Refused("MongoDB did not tell its operation time; a replica set does".into())
     })
 }
@@ -125,7 +125,7 @@ pub(super) async fn oldest(cluster: &Cluster) -> Option<ClusterTime> {
     let oplog = cluster.client.database("local").collection::<Document>("oplog.rs");
     let first = oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).projection(doc! { "ts": 1 });
     let first = cluster.ask(first).await.ok()??;
-    first.get_timestamp("ts").ok().map(Into::into)
+    first.get_timestamp("ts").ok().map(super::cluster_time)
 }
 
 /// Whether the collection keeps documents as they were before and after changes; and why it is

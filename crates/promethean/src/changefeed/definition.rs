@@ -1,10 +1,11 @@
-use promethean::{Formula, FormulaError};
 use promethean_event::Topic;
 use serde::{Deserialize, Serialize};
 
+use crate::expression::{Formula, FormulaError};
+
 /// What expressions of a feed speak of: the document after the change and before it (null where
 /// there is none), the document's key as text, and what happened.
-pub(super) const NAMES: &[&str] = &["document", "before", "key", "op"];
+const NAMES: &[&str] = &["document", "before", "key", "op"];
 
 /// A feed as its user declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,24 +58,40 @@ pub enum DefinitionError {
 
 /// A feed that was checked.
 #[derive(Debug, Clone)]
-pub(super) struct Feed {
-    pub(super) name: String,
-    pub(super) database: String,
-    pub(super) collection: String,
-    pub(super) topic: Topic,
-    pub(super) key: Option<Formula>,
-    pub(super) filter: Option<Formula>,
-    pub(super) map: Option<Formula>,
-    pub(super) snapshot: bool,
+pub struct Feed {
+    /// Its name.
+    pub name: String,
+    /// The database that it reads.
+    pub database: String,
+    /// The collection.
+    pub collection: String,
+    /// Where its events go.
+    pub topic: Topic,
+    /// What their keys are made by.
+    pub key: Option<Formula>,
+    /// What leaves changes out.
+    pub filter: Option<Formula>,
+    /// What payloads are made by.
+    pub map: Option<Formula>,
+    /// Whether what is there comes first.
+    pub snapshot: bool,
 }
 
 impl Definition {
-    /// Checks what can be checked without a server.
-    pub fn check(&self) -> Result<(), DefinitionError> {
-        self.feed("feed").map(drop)
+    /// The connection string without its password, to show.
+    pub fn shown_url(&self) -> String {
+        let Some((scheme, rest)) = self.url.split_once("://") else { return String::new() };
+        match rest.split_once('@') {
+            Some((user, host)) if !user.contains('/') => {
+                let name = user.split(':').next().unwrap_or_default();
+                format!("{scheme}://{name}:***@{host}")
+            }
+            _ => self.url.clone(),
+        }
     }
 
-    pub(super) fn feed(&self, name: &str) -> Result<Feed, DefinitionError> {
+    /// The feed of this name; refused if something is wrong with it.
+    pub fn feed(&self, name: &str) -> Result<Feed, DefinitionError> {
         let (database, collection) = self
             .collection
             .split_once('.')
@@ -93,5 +110,35 @@ impl Definition {
             map: formula(&self.map)?,
             snapshot: self.snapshot,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition() -> Definition {
+        serde_json::from_str(r#"{"url":"mongodb://a:b@c/","collection":"d.e","topic":"f"}"#)
+            .unwrap()
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(definition().feed("x").is_ok());
+        let refused = |change: fn(&mut Definition)| {
+            let mut definition = definition();
+            change(&mut definition);
+            definition.feed("x").err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refused(|d| d.collection = "orders".into()).contains("database.collection"));
+        assert!(refused(|d| d.topic = "$groups".into()).contains("$groups"));
+        assert!(refused(|d| d.filter = Some("payload.n > 1".into())).contains("payload"));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(definition().shown_url(), "mongodb://a:***@c/");
+        let open = Definition { url: "mongodb://c:1/?replicaSet=p".into(), ..definition() };
+        assert_eq!(open.shown_url(), "mongodb://c:1/?replicaSet=p");
     }
 }

@@ -1,6 +1,5 @@
 use std::fmt;
 
-use mongodb::bson::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A time of a MongoDB cluster: seconds since 1970, and a number within the second.
@@ -18,26 +17,14 @@ impl fmt::Display for ClusterTime {
     }
 }
 
-impl From<Timestamp> for ClusterTime {
-    fn from(Timestamp { time, increment }: Timestamp) -> Self {
-        Self { seconds: time, increment }
-    }
-}
-
-impl From<ClusterTime> for Timestamp {
-    fn from(ClusterTime { seconds, increment }: ClusterTime) -> Self {
-        Self { time: seconds, increment }
-    }
-}
-
 impl ClusterTime {
     /// The moment after it.
-    pub(super) const fn next(self) -> Self {
+    pub const fn next(self) -> Self {
         Self { seconds: self.seconds, increment: self.increment.saturating_add(1) }
     }
 
     /// In milliseconds since 1970.
-    pub(super) fn millis(self) -> u64 {
+    pub fn millis(self) -> u64 {
         u64::from(self.seconds) * 1000
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use promethean::store::{Put, ReadError, SaveError, Store};
 use promethean_event::{Key, KeyError, Payload};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::definition::{Definition, DefinitionError};
 use super::position::ClusterTime;
+use crate::store::{Put, ReadError, SaveError, Store};
 
 /// Declarations and orders, by name.
 const WANTED: &str = "changefeeds";
@@ -17,12 +17,15 @@ const REACHED: &str = "changefeed-progress";
 
 /// What somebody wants of a feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wanted {
-    pub(super) definition: Definition,
+pub struct Wanted {
+    /// What it is to do.
+    pub definition: Definition,
+    /// Whether it is to wait. Default: no.
     #[serde(default)]
-    pub(super) paused: bool,
+    pub paused: bool,
+    /// How it is to go on, if its history is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) recover: Option<Recovery>,
+    pub recover: Option<Recovery>,
 }
 
 /// How a feed goes on whose history is lost.
@@ -152,11 +155,26 @@ pub enum FeedsError {
 #[derive(Debug, Clone)]
 pub struct Feeds(Arc<dyn Store>);
 
+/// A feed, and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// What it is to do.
+    pub definition: Definition,
+    /// Whether it is to wait.
+    pub paused: bool,
+    /// How far it has come; nothing if it never ran.
+    pub status: Option<Status>,
+}
+
 /// Something kept, and its version.
 #[derive(Debug, Clone)]
-pub(super) struct Versioned<T> {
-    pub(super) value: T,
-    pub(super) version: u64,
+pub struct Versioned<T> {
+    /// It.
+    pub value: T,
+    /// Rises with every change.
+    pub version: u64,
 }
 
 impl Feeds {
@@ -177,16 +195,14 @@ impl Feeds {
         self.write(WANTED, name, Some(&wanted), None).await
     }
 
-    /// All of them: the name, the declaration, whether it is paused, and how far it has come.
-    pub async fn list(
-        &self,
-    ) -> Result<Vec<(String, Definition, bool, Option<Status>)>, FeedsError> {
+    /// All of them.
+    pub async fn list(&self) -> Result<Vec<Listed>, FeedsError> {
         let mut feeds = Vec::new();
         for entry in self.0.entries(WANTED).await? {
             let name = entry.key.as_str().to_owned();
-            let wanted: Wanted = decode(&entry.value)?;
+            let Wanted { definition, paused, .. } = decode(&entry.value)?;
             let status = self.status(&name).await?.map(|status| status.value);
-            feeds.push((name, wanted.definition, wanted.paused, status));
+            feeds.push(Listed { name, definition, paused, status });
         }
         Ok(feeds)
     }
@@ -228,21 +244,18 @@ impl Feeds {
         self.wanted(name).await?.ok_or_else(|| FeedsError::Unknown(name.to_owned()))
     }
 
-    pub(super) async fn wanted(&self, name: &str) -> Result<Option<Versioned<Wanted>>, FeedsError> {
+    /// What is wanted of a feed; nothing if there is none.
+    pub async fn wanted(&self, name: &str) -> Result<Option<Versioned<Wanted>>, FeedsError> {
         self.read(WANTED, name).await
     }
 
-    pub(super) async fn status(&self, name: &str) -> Result<Option<Versioned<Status>>, FeedsError> {
+    /// How far a feed has come; nothing if it never ran.
+    pub async fn status(&self, name: &str) -> Result<Option<Versioned<Status>>, FeedsError> {
         self.read(REACHED, name).await
     }
 
     /// Writes progress on condition of the version before; gives the new one.
-    pub(super) async fn save(
-        &self,
-        name: &str,
-        status: &Status,
-        expect: u64,
-    ) -> Result<u64, FeedsError> {
+    pub async fn save(&self, name: &str, status: &Status, expect: u64) -> Result<u64, FeedsError> {
         self.write(REACHED, name, Some(status), Some(expect)).await?;
         // Versions are the store's. Nobody else writes one that was written under this condition
         // without having read it, in which case the next save is refused.
@@ -255,7 +268,7 @@ impl Feeds {
     }
 
     /// An order that was carried out is one no more.
-    pub(super) async fn recovered(&self, name: &str) -> Result<(), FeedsError> {
+    pub async fn recovered(&self, name: &str) -> Result<(), FeedsError> {
         let mut wanted = self.known(name).await?;
         wanted.value.recover = None;
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
