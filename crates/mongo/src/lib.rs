@@ -40,6 +40,8 @@ pub mod outbox;
 
 pub mod changefeed;
 
+pub mod import;
+
 mod fault;
 
 mod clock;

@@ -60,4 +60,5 @@ mod selection;
 mod table;
 
 pub use handle::MongoOutbox;
+pub(crate) use row::number as whole_number;
 pub use table::MongoTable;

@@ -69,7 +69,8 @@ pub(super) fn lossy(value: RawBsonRef<'_>) -> String {
     }
 }
 
-pub(super) fn number(value: RawBsonRef<'_>) -> Option<i64> {
+/// A whole number, of whatever kind; of a date, its milliseconds.
+pub(crate) fn number(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(number) => Some(i64::from(number)),
         RawBsonRef::Int64(number) => Some(number),

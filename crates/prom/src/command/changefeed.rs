@@ -137,7 +137,9 @@ impl Feed {
         let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
         let reason = self.phase().get("reason").or(alarm).and_then(Value::as_str);
         match self.phase().get("gap") {
-            Some(_) => "history lost; say how to go on: prom changefeed resume --recover".to_owned(),
+            Some(_) => {
+                "history lost; say how to go on: prom changefeed resume --recover".to_owned()
+            }
             None => reason.map(output::plain).unwrap_or_default(),
         }
     }
@@ -152,7 +154,9 @@ pub(crate) fn run(command: ChangefeedCommand, output: &Output) -> anyhow::Result
                 let ask = Ask::put(path(&add.name, "")).json(&add.definition());
                 (add.at, Some(ask))
             }
-            ChangefeedCommand::Pause(One { name, at }) => (at, Some(Ask::post(path(&name, "/pause")))),
+            ChangefeedCommand::Pause(One { name, at }) => {
+                (at, Some(Ask::post(path(&name, "/pause"))))
+            }
             ChangefeedCommand::Rm(One { name, at }) => (at, Some(Ask::delete(path(&name, "")))),
             ChangefeedCommand::Resume(Resume { name, recover, from, at }) => {
                 let ask = Ask::post(path(&name, "/resume"))
