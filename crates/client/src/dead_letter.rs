@@ -1,6 +1,9 @@
 //! Dead letters: which there are, and what can become of them.
 
-use promethean_event::{Event, EventId, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{
+    DeadLetter, DeadLetterQuery, DeadLetterState, Event, EventId, GroupName, Offset, Partition,
+    ReplayTo, Timestamp, Topic,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -8,32 +11,6 @@ use crate::bus::Bus;
 use crate::code::Code;
 use crate::error::{DeadLetterError, GroupError};
 use crate::http::Ask;
-
-/// What a dead letter says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeadLetter {
-    /// The topic that it comes from.
-    pub topic: Topic,
-    /// The partition there.
-    pub partition: Partition,
-    /// The place there.
-    pub offset: Offset,
-    /// The group that gave it up; others have their own opinion.
-    pub group: GroupName,
-    /// The event, whole; `None` if it was gone before it could be copied.
-    pub original: Option<Event>,
-    /// What the consumer last said.
-    pub err: String,
-    /// Why it was given up.
-    pub reason: String,
-    /// Errors of one kind have the same.
-    pub fingerprint: String,
-    /// When it was last delivered.
-    pub ts: Timestamp,
-    /// How often it was delivered.
-    pub attempts: u16,
-}
 
 /// A dead letter with the id it is called by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +40,10 @@ struct Listed {
     fingerprint: String,
     ts: Timestamp,
     attempts: u16,
+    #[serde(default)]
+    times: Vec<u64>,
+    #[serde(default)]
+    round: u16,
 }
 
 impl From<Listed> for DeadLetterEntry {
@@ -78,84 +59,11 @@ impl From<Listed> for DeadLetterEntry {
             fingerprint: listed.fingerprint,
             ts: listed.ts,
             attempts: listed.attempts,
+            times: listed.times,
+            round: listed.round,
         };
         Self { id: listed.id, state: listed.state, letter }
     }
-}
-
-/// What became of a dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum DeadLetterState {
-    /// Nothing yet.
-    Waiting,
-    /// It was given back to its group, or published again.
-    Replayed,
-    /// It was given up for good.
-    Discarded,
-}
-
-/// Which dead letters.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct DeadLetterQuery {
-    /// Of these topics (their own names, without `dlq.`).
-    pub topics: Option<Pattern>,
-    /// Given up by this group.
-    pub group: Option<GroupName>,
-    /// With errors of this kind.
-    pub fingerprint: Option<String>,
-    /// Exactly this one.
-    pub id: Option<EventId>,
-    /// In this state; `None` for all.
-    pub state: Option<DeadLetterState>,
-}
-
-impl DeadLetterQuery {
-    /// All that wait.
-    pub fn waiting() -> Self {
-        Self { state: Some(DeadLetterState::Waiting), ..Self::default() }
-    }
-
-    /// Only those of a group.
-    #[must_use]
-    pub fn group(mut self, group: GroupName) -> Self {
-        self.group = Some(group);
-        self
-    }
-
-    /// Only those of the topics that a pattern matches.
-    #[must_use]
-    pub fn topics(mut self, topics: Pattern) -> Self {
-        self.topics = Some(topics);
-        self
-    }
-
-    /// Only those whose errors are of one kind.
-    #[must_use]
-    pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
-        self.fingerprint = Some(fingerprint.into());
-        self
-    }
-
-    /// Only this one.
-    #[must_use]
-    pub const fn id(mut self, id: EventId) -> Self {
-        self.id = Some(id);
-        self
-    }
-}
-
-/// Who gets a dead letter again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ReplayTo {
-    /// The group that gave it up, and no other. Default.
-    #[default]
-    FailingGroup,
-    /// Everybody: it is published again, linked to the original by `caused_by`.
-    AllGroups,
 }
 
 /// How dead letters are to be replayed.
@@ -203,7 +111,8 @@ impl Bus {
         &self,
         query: &DeadLetterQuery,
     ) -> Result<Vec<DeadLetterEntry>, DeadLetterError> {
-        let id = query.id.map(|id| id.to_string());
+        // One is asked for by name; of several, the others are left out here.
+        let id = query.ids.first().filter(|_| query.ids.len() == 1).map(EventId::to_string);
         let state = match query.state {
             None => "all",
             Some(DeadLetterState::Waiting) => "waiting",
@@ -216,7 +125,10 @@ impl Bus {
         asked.extend(query.fingerprint.as_deref().map(|kind| ("fingerprint", kind)));
         asked.extend(id.as_deref().map(|id| ("id", id)));
         let letters: Letters = self.inner.http.ask(Ask::get("/dead-letters", &asked)).await?;
-        Ok(letters.dead_letters.into_iter().map(DeadLetterEntry::from).collect())
+        let wanted = |letter: &Listed| query.ids.is_empty() || query.ids.contains(&letter.id);
+        let max = if query.max == 0 { usize::MAX } else { query.max };
+        let letters = letters.dead_letters.into_iter().filter(wanted).take(max);
+        Ok(letters.map(DeadLetterEntry::from).collect())
     }
 
     /// Replays dead letters. Each one is settled as soon as it is replayed, so that a replay that
@@ -225,8 +137,8 @@ impl Bus {
         &self,
         replay: &ReplayDeadLetters,
     ) -> Result<ReplayReport, DeadLetterError> {
-        let query =
-            DeadLetterQuery { state: Some(DeadLetterState::Waiting), ..replay.query.clone() };
+        let mut query = replay.query.clone();
+        query.state = Some(DeadLetterState::Waiting);
         let to = match replay.to {
             ReplayTo::FailingGroup => "failing_group",
             ReplayTo::AllGroups => "all_groups",

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use promethean_event::{Cursor, GroupName, Offset, Partition, Pattern, Start, Topic};
+use promethean_event::{
+    Cursor, GroupLag, GroupName, Move, Offset, Partition, Pattern, Start, Topic,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,75 +12,6 @@ use crate::bus::Bus;
 use crate::error::{GroupError, Refusal};
 use crate::http::{Ask, segment};
 use crate::limits::CAUGHT_UP_POLL_MS;
-
-/// How far a group is behind in one partition.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct PartitionLag {
-    /// The topic.
-    pub topic: Topic,
-    /// The partition.
-    pub partition: Partition,
-    /// The lowest offset that is not finished.
-    pub cursor: Offset,
-    /// The offset that the next event will get.
-    pub end: Offset,
-    /// Events that are not finished; dead letters that were given back included.
-    pub events: u64,
-    /// Events on lease.
-    pub out: u64,
-    /// Finished events beyond the cursor, which an unfinished one holds back.
-    pub holes: u64,
-    /// Keys that wait behind a dead letter.
-    pub parked: u64,
-    /// The age of the oldest event that is not finished, in milliseconds; 0 if there is none.
-    pub age_ms: u64,
-}
-
-/// How far a group is behind.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct GroupLag {
-    /// The group.
-    pub group: GroupName,
-    /// Its members at the server.
-    pub members: usize,
-    /// By partition.
-    pub partitions: Vec<PartitionLag>,
-}
-
-impl GroupLag {
-    /// Events that are not finished, in all partitions.
-    pub fn events(&self) -> u64 {
-        self.partitions.iter().map(|lag| lag.events).sum()
-    }
-
-    /// The age of the oldest event that is not finished, in milliseconds.
-    pub fn age_ms(&self) -> u64 {
-        self.partitions.iter().map(|lag| lag.age_ms).max().unwrap_or(0)
-    }
-}
-
-/// Where a seek would move, or has moved, a group in one partition.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct Move {
-    /// The topic.
-    pub topic: Topic,
-    /// The partition.
-    pub partition: Partition,
-    /// Where the cursor is.
-    pub from: Offset,
-    /// Where it goes.
-    pub to: Offset,
-}
-
-impl Move {
-    /// Events that come again (negative: that are passed over).
-    pub const fn again(&self) -> i64 {
-        self.from.get() as i64 - self.to.get() as i64
-    }
-}
 
 #[derive(Deserialize)]
 struct Lags {

@@ -87,23 +87,21 @@ pub mod limits;
 
 pub use bus::Bus;
 pub use code::Code;
-pub use dead_letter::{
-    DeadLetter, DeadLetterEntry, DeadLetterQuery, DeadLetterState, ReplayDeadLetters, ReplayReport,
-    ReplayTo,
-};
+pub use dead_letter::{DeadLetterEntry, ReplayDeadLetters, ReplayReport};
 pub use error::{
     AckError, ConnectError, DeadLetterError, GroupError, GroupFailure, PublishError, ReadError,
     Refusal,
 };
-pub use groups::{GroupLag, Move, PartitionLag};
 pub use machine::{Gap, State};
 pub use options::Connect;
 pub use promethean_event as event;
 pub use promethean_event::{
-    Failure, FromEvent, NotOfType, SCHEMA_VERSION, Start, ToEvent, ToEventError, TypedTopic, topic,
+    DeadLetter, DeadLetterQuery, DeadLetterState, Failure, FromEvent, GroupLag, Move, NotOfType,
+    PartitionLag, Replay, ReplayTo, SCHEMA_VERSION, Start, ToEvent, ToEventError, TypedTopic,
+    topic,
 };
 pub use publish::{Publish, Published};
-pub use reading::{Replay, Replayed, Replaying};
+pub use reading::{KeyPage, Page, Replayed, Replaying};
 pub use subscribe::{
     Answer, Consumer, Delivered, Mode, Ordered, Park, Reads, Subscribe, Subscription,
 };

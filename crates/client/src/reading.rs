@@ -2,47 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use promethean_event::{Event, EventId, Key, Pattern, Start, Timestamp, Topic};
+use promethean_event::{
+    Event, EventId, Key, Offset, Partition, Pattern, Replay, Start, Timestamp, Topic,
+    TopicDefinition,
+};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::bus::Bus;
 use crate::code::Code;
 use crate::error::{GroupError, ReadError};
 use crate::http::{Ask, segment};
 use crate::machine::Gap;
-
-/// Which events to replay.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Replay {
-    /// The topics.
-    pub topics: Vec<Pattern>,
-    /// Where to begin: with the oldest event (the default), at a time, or now.
-    pub from: Start,
-    /// Only what the store took before this time.
-    pub until: Option<Timestamp>,
-}
-
-impl Replay {
-    /// Everything of the topics that a pattern matches.
-    pub fn of(topics: Pattern) -> Self {
-        Self { topics: vec![topics], from: Start::Earliest, until: None }
-    }
-
-    /// From somewhere else than the beginning.
-    #[must_use]
-    pub const fn from(mut self, start: Start) -> Self {
-        self.from = start;
-        self
-    }
-
-    /// Only what the store took before a time.
-    #[must_use]
-    pub const fn until(mut self, time: Timestamp) -> Self {
-        self.until = Some(time);
-        self
-    }
-}
 
 /// One step of a replay.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,10 +37,32 @@ pub struct Replaying {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct Pages {
     events: Vec<Event>,
     gaps: Vec<Gap>,
     next: Option<String>,
+}
+
+/// Events of a partition, in order.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The events.
+    pub events: Vec<Event>,
+    /// What is not there any more.
+    pub gaps: Vec<Gap>,
+    /// Where to go on.
+    pub next: Offset,
+}
+
+/// Keys of a topic, in order.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct KeyPage {
+    /// The newest events, tombstones included, by key.
+    pub events: Vec<Event>,
+    /// Whether there may be more.
+    pub more: bool,
 }
 
 #[derive(Deserialize)]
@@ -125,6 +118,68 @@ impl Bus {
         Ok(keys.iter().map(|key| found.events.remove(key.as_str()).flatten()).collect())
     }
 
+    /// Events of a partition from an offset on, so many at most.
+    pub async fn read(
+        &self,
+        topic: &Topic,
+        partition: Partition,
+        from: Offset,
+        max: usize,
+    ) -> Result<Page, ReadError> {
+        let place = format!("{topic}/{partition}/{from}");
+        let (partition, limit) = (partition.to_string(), limit(max));
+        let query = [("partition", &*partition), ("after", &*place), ("limit", &*limit)];
+        let path = format!("/events/{}", segment(topic.as_str()));
+        let found: Pages = self.inner.http.ask(Ask::get(&path, &query)).await?;
+        let passed = found.events.iter().map(|event| event.offset.next());
+        let next = passed.chain(found.gaps.iter().map(|gap| gap.to)).fold(from, Offset::max);
+        Ok(Page { events: found.events, gaps: found.gaps, next })
+    }
+
+    /// Keys in order, each with its newest event, tombstones included; all of them, page by page.
+    pub async fn keys(
+        &self,
+        topic: &Topic,
+        prefix: &str,
+        after: Option<Key>,
+        max: usize,
+    ) -> Result<KeyPage, ReadError> {
+        let limit = limit(max);
+        let mut query = vec![("prefix", prefix), ("limit", &*limit)];
+        query.extend(after.as_ref().map(|key| ("after", key.as_str())));
+        let path = format!("/keys/{}", segment(topic.as_str()));
+        self.inner.http.ask(Ask::get(&path, &query)).await
+    }
+
+    /// The newest events of a key, newest first.
+    pub async fn history(
+        &self,
+        topic: &Topic,
+        key: Key,
+        max: usize,
+    ) -> Result<Vec<Event>, ReadError> {
+        let limit = limit(max);
+        let query = [("key", key.as_str()), ("limit", &*limit)];
+        let path = format!("/history/{}", segment(topic.as_str()));
+        Ok(self.inner.http.ask::<Found>(Ask::get(&path, &query)).await?.events)
+    }
+
+    /// Defines a topic, or changes how it is cleaned. The same definition again changes nothing.
+    pub async fn define(&self, definition: TopicDefinition) -> Result<(), GroupError> {
+        let cleaning = &definition.cleaning;
+        let kept = cleaning.compaction.map(
+            |kept| json!({ "age_ms_min": kept.age_ms_min, "tombstone_ms": kept.tombstone_ms }),
+        );
+        let rules = json!({
+            "partitions": definition.partitions.get(),
+            "retention_ms": cleaning.age_ms_max,
+            "retention_bytes": cleaning.bytes_max,
+            "compaction": kept,
+        });
+        let path = format!("/topics/{}", segment(definition.topic.as_str()));
+        self.inner.http.ask::<serde_json::Value>(Ask::post(&path, &rules)).await.map(drop)
+    }
+
     /// Removes a topic with all its events.
     pub async fn remove_topic(&self, topic: &Topic) -> Result<(), GroupError> {
         let ask = Ask::delete(&format!("/topics/{}", segment(topic.as_str())));
@@ -142,7 +197,7 @@ impl Replaying {
             let Some(topics) = self.topics.front().cloned() else {
                 return Ok(None);
             };
-            let page = self.page(&topics).await?;
+            let page: Pages = self.page(&topics).await?;
             self.here.extend(page.gaps.into_iter().map(Replayed::Missing));
             let events = page.events.into_iter();
             self.here.extend(events.map(|event| Replayed::Event(Box::new(event))));
@@ -153,7 +208,7 @@ impl Replaying {
         }
     }
 
-    async fn page(&self, topics: &Pattern) -> Result<Page, ReadError> {
+    async fn page(&self, topics: &Pattern) -> Result<Pages, ReadError> {
         let texts = [self.from, self.until].map(|time| time.map(|time| time.to_string()));
         let mut query = vec![("topic", topics.as_str()), ("limit", "1000")];
         let [from, until] = &texts;
@@ -162,4 +217,9 @@ impl Replaying {
         query.extend(self.after.as_deref().map(|after| ("after", after)));
         self.bus.inner.http.ask(Ask::get("/replay", &query)).await
     }
+}
+
+/// As many as one question may ask for.
+fn limit(max: usize) -> String {
+    max.clamp(1, 1_000).to_string()
 }

@@ -24,9 +24,16 @@ pub(crate) struct Question {
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     offset: u64,
-    /// The exact one, if the member names it.
-    token: Option<Token>,
+    /// Which attempt of which round, if the member names it.
+    attempt: Option<(u16, u16)>,
     seat: Option<u32>,
+}
+
+/// The first attempt, before any release.
+const FIRST: (u16, u16) = (1, 0);
+
+const fn attempt_of(token: Token) -> (u16, u16) {
+    (token.attempt, token.round)
 }
 
 impl Lane {
@@ -45,9 +52,7 @@ impl Lane {
             _ if slot.attempt == 0 => return Err(Refusal::Unknown),
             _ => return Err(Refusal::LeaseLost),
         }
-        if let Some(token) = claim.token
-            && (token.attempt, token.round) != (slot.attempt, slot.round)
-        {
+        if claim.attempt.is_some_and(|named| named != (slot.attempt, slot.round)) {
             return Err(Refusal::StaleToken);
         }
         if claim.seat != Some(slot.member) {
@@ -63,11 +68,13 @@ impl Group {
         let seat = self.members.seat(asked.member);
         let mut reply = Reply { request: asked.request, accepted: 0, refused: Vec::new() };
         let mut last: Option<(LaneId, LaneRef)> = None;
-        for item in items {
+        for (number, item) in (0u32..).zip(items) {
             let (id, epoch) = match *item {
                 Ack::Token(token) => (token.lane, Some(token.epoch)),
                 Ack::Offset { lane, .. } => (lane, None),
-                Ack::Range { lane, epoch, .. } => (lane, Some(epoch)),
+                Ack::Range { lane, epoch, .. } | Ack::FirstAttempts { lane, epoch, .. } => {
+                    (lane, Some(epoch))
+                }
             };
             let at = match last {
                 Some((known, at)) if known == id => Some(at),
@@ -80,8 +87,8 @@ impl Group {
                 last = Some((id, at));
             }
             match self.lane_of(at, epoch) {
-                Err(why) => reply.refused.push(refused(*item, why)),
-                Ok(at) => self.ack_item(at, seat, (*item, &mut reply)),
+                Err(why) => reply.refused.push(refused(number, *item, why)),
+                Ok(at) => self.ack_item(at, seat, (number, *item, &mut reply)),
             }
         }
         if let Some((_, at)) = last {
@@ -109,22 +116,33 @@ impl Group {
         }
     }
 
-    fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, (item, reply): (Ack, &mut Reply)) {
-        let (offset, token) = match item {
-            Ack::Token(token) => (token.offset, Some(token)),
+    fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, asked: (u32, Ack, &mut Reply)) {
+        let (item, ack, reply) = asked;
+        let (offset, attempt) = match ack {
+            Ack::Token(token) => (token.offset, Some(attempt_of(token))),
             Ack::Offset { offset, .. } => (offset, None),
-            Ack::Range { span, .. } => return self.ack_span(at, seat, (span, reply)),
+            Ack::Range { span, .. } => {
+                return self.ack_span(at, (seat, None), (item, span, reply));
+            }
+            Ack::FirstAttempts { span, .. } => {
+                return self.ack_span(at, (seat, Some(FIRST)), (item, span, reply));
+            }
         };
-        let claim = Claim { offset, token, seat };
+        let claim = Claim { offset, attempt, seat };
         match self.ack_one(at, claim) {
             Ok(()) => reply.accepted += 1,
-            Err(why) => reply.refused.push(Refused { offset, why }),
+            Err(why) => reply.refused.push(Refused { item, offset, why }),
         }
     }
 
     /// Acks what the member holds of a span. One refusal speaks for all of them, and nothing
     /// outside of the window is looked at, however absurd the span.
-    fn ack_span(&mut self, at: LaneRef, seat: Option<u32>, (span, reply): (Span, &mut Reply)) {
+    fn ack_span(
+        &mut self,
+        at: LaneRef,
+        (seat, attempt): (Option<u32>, Option<(u16, u16)>),
+        (item, span, reply): (u32, Span, &mut Reply),
+    ) {
         let Some(lane) = self.lanes.get(at) else {
             return;
         };
@@ -133,17 +151,20 @@ impl Group {
         let beside: Vec<u64> = released
             .filter(|offset| (span.from..span.to).contains(offset) && !window.contains(offset))
             .collect();
-        let mut refused = (span.from < window.start)
-            .then_some(Refused { offset: span.from, why: Refusal::AlreadyDone });
+        let mut refused = (span.from < window.start).then_some(Refused {
+            item,
+            offset: span.from,
+            why: Refusal::AlreadyDone,
+        });
         if span.to > lane.next() {
-            refused = refused
-                .or(Some(Refused { offset: span.from.max(lane.next()), why: Refusal::Unknown }));
+            let offset = span.from.max(lane.next());
+            refused = refused.or(Some(Refused { item, offset, why: Refusal::Unknown }));
         }
         for offset in beside.into_iter().chain(window) {
-            let claim = Claim { offset, token: None, seat };
+            let claim = Claim { offset, attempt, seat };
             match self.ack_one(at, claim) {
                 Ok(()) => reply.accepted += 1,
-                Err(why) => refused = refused.or(Some(Refused { offset, why })),
+                Err(why) => refused = refused.or(Some(Refused { item, offset, why })),
             }
         }
         reply.refused.extend(refused);
@@ -181,17 +202,22 @@ impl Group {
 
     /// Finds the one delivery that `target` means, with the lane settled or not.
     fn claim(&self, asked: Question, target: Ack) -> Result<(LaneRef, u64), Refusal> {
-        let (id, epoch, offset, token) = match target {
-            Ack::Token(token) => (token.lane, Some(token.epoch), token.offset, Some(token)),
+        let (id, epoch, offset, attempt) = match target {
+            Ack::Token(token) => {
+                (token.lane, Some(token.epoch), token.offset, Some(attempt_of(token)))
+            }
             Ack::Offset { lane, offset } => (lane, None, offset, None),
             Ack::Range { lane, epoch, span } if span.count() == 1 => {
                 (lane, Some(epoch), span.from, None)
             }
-            Ack::Range { .. } => return Err(Refusal::Unknown),
+            Ack::FirstAttempts { lane, epoch, span } if span.count() == 1 => {
+                (lane, Some(epoch), span.from, Some(FIRST))
+            }
+            Ack::Range { .. } | Ack::FirstAttempts { .. } => return Err(Refusal::Unknown),
         };
         let at = self.lane_of(self.lanes.find(id), epoch)?;
         let seat = self.members.seat(asked.member);
-        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim { offset, token, seat })?;
+        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim { offset, attempt, seat })?;
         Ok((at, offset))
     }
 
@@ -279,7 +305,7 @@ impl Group {
 }
 
 fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply {
-    let why = result.err().map(|why| refused(target, why));
+    let why = result.err().map(|why| refused(0, target, why));
     Reply {
         request: asked.request,
         accepted: u64::from(result.is_ok()),
@@ -287,11 +313,11 @@ fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply 
     }
 }
 
-const fn refused(item: Ack, why: Refusal) -> Refused {
-    let offset = match item {
+const fn refused(item: u32, ack: Ack, why: Refusal) -> Refused {
+    let offset = match ack {
         Ack::Token(token) => token.offset,
         Ack::Offset { offset, .. } => offset,
-        Ack::Range { span, .. } => span.from,
+        Ack::Range { span, .. } | Ack::FirstAttempts { span, .. } => span.from,
     };
-    Refused { offset, why }
+    Refused { item, offset, why }
 }

@@ -258,6 +258,16 @@ pub enum Ack {
         /// The events.
         span: Span,
     },
+    /// Those of these events that the member holds, each of them delivered for the first time:
+    /// what a token says, for many at once.
+    FirstAttempts {
+        /// Where the events lie.
+        lane: LaneId,
+        /// The epoch they were delivered in.
+        epoch: u32,
+        /// The events.
+        span: Span,
+    },
 }
 
 /// What becomes of a delivery that did not succeed.

@@ -178,7 +178,7 @@ impl Group {
         let reply = Reply {
             request,
             accepted: result.unwrap_or(0),
-            refused: result.err().map(|why| Refused { offset, why }).into_iter().collect(),
+            refused: result.err().map(|why| Refused { item: 0, offset, why }).into_iter().collect(),
         };
         self.reply(reply, outputs);
     }

@@ -170,6 +170,8 @@ pub struct Reply {
 /// One thing that was asked for and did not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
+    /// Which of the things that were asked for, counted from 0.
+    pub item: u32,
     /// The event, or the position asked for.
     pub offset: u64,
     /// Why.

@@ -8,10 +8,10 @@ use promethean_event::{EventId, Key, Payload, Topic};
 use tokio::sync::watch;
 
 use crate::access::{AuthFailure, Principal};
+use crate::attendance::{Attendance, Presence};
 use crate::clock::Clock;
-use crate::limits::AUTH_FAILURES_MAX;
 use crate::metrics::Metrics;
-use crate::quota::{Buckets, Rate, Refusal};
+use crate::quota::{Buckets, Refusal};
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
 
@@ -26,6 +26,10 @@ pub(crate) struct Edge {
     pub(crate) epoch: String,
     /// Whether the server is stopping.
     pub(crate) draining: watch::Sender<bool>,
+    /// Counts how often it was changed who may do what.
+    pub(crate) rights: watch::Sender<u64>,
+    /// How many WebSockets each subject has open.
+    pub(crate) attendance: Arc<Attendance>,
     topics: Option<Buckets<Topic>>,
     principals: Option<Buckets<Arc<str>>>,
     strangers: Option<Buckets<IpAddr>>,
@@ -37,10 +41,12 @@ impl Edge {
         Self {
             topics: settings.rates.topic.map(Buckets::new),
             principals: settings.rates.principal.map(Buckets::new),
-            strangers: Rate::per_minute(AUTH_FAILURES_MAX).ok().map(Buckets::new),
+            strangers: settings.rates.auth_failures.map(Buckets::new),
             clock: Clock::start(),
             metrics: Metrics::default(),
             draining: watch::Sender::new(false),
+            rights: watch::Sender::new(0),
+            attendance: Arc::default(),
             epoch,
             settings,
             bus,
@@ -85,6 +91,28 @@ impl Edge {
             return Err(Rejection::plain(Code::RateLimited).after_ms(millis(wait)));
         }
         Err(Rejection::plain(Code::Unauthorized))
+    }
+
+    /// What somebody who was accepted may do now; `None` if that was taken back.
+    pub(crate) fn standing(&self, principal: &Principal) -> Option<Principal> {
+        match &self.settings.access {
+            Access::Anonymous => Some(principal.clone()),
+            Access::Required(authenticator) => authenticator.standing(principal),
+        }
+    }
+
+    /// A WebSocket more of a subject. Who needs no credential, and who is on this machine, has
+    /// as many as there can be.
+    pub(crate) fn attend(
+        &self,
+        principal: &Principal,
+        peer: IpAddr,
+    ) -> Result<Option<Presence>, Rejection> {
+        if peer.is_loopback() || matches!(self.settings.access, Access::Anonymous) {
+            return Ok(None);
+        }
+        let max = self.settings.bounds.connections_per_subject;
+        self.attendance.enter(principal.subject(), max).map(Some)
     }
 
     /// Takes events out of the buckets of a principal and of the topics they are for.

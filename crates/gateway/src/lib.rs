@@ -35,6 +35,10 @@ pub mod filter;
 
 mod tail;
 
+mod tenure;
+
+mod attendance;
+
 mod failure;
 
 pub mod rejection;

@@ -68,6 +68,8 @@ pub const PAGE_EVENTS: usize = 100;
 pub const SCAN_MS_MAX: u64 = 2_000;
 /// Largest WebSocket frame and message.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Most pieces of one WebSocket message.
+pub const FRAGMENTS_MAX: usize = 64;
 /// What is read from a WebSocket at once.
 pub const READ_BUFFER_BYTES: usize = 16 * 1024;
 /// What is collected before it is written to a WebSocket.

@@ -78,10 +78,13 @@ impl ServerHandle {
         }
     }
 
-    /// Takes static tokens that the operator has changed. Who is connected stays so.
+    /// Takes static tokens that the operator has changed. Who is connected by one that is not
+    /// there any more is told so, may answer what is out, and is closed; one whose rights are
+    /// others keeps what it may still have.
     pub fn install_tokens(&self, tokens: TokenTable) {
         if let Access::Required(authenticator) = &self.edge.settings.access {
             authenticator.tokens_installed(tokens);
+            self.edge.rights.send_modify(|changes| *changes += 1);
         }
     }
 

@@ -9,6 +9,7 @@ use promethean::store::Durability;
 use promethean_event::Topic;
 
 use crate::access::Authenticator;
+use crate::limits::AUTH_FAILURES_MAX;
 use crate::quota::Rate;
 use crate::shelf::Shelf;
 
@@ -42,8 +43,8 @@ pub struct Waived {
     pub tls: bool,
 }
 
-/// How often somebody may publish. `None`: as often as they like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How often somebody may publish, or be wrong. `None`: as often as they like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// Events of one connection.
     pub connection: Option<Rate>,
@@ -51,13 +52,27 @@ pub struct Rates {
     pub principal: Option<Rate>,
     /// Events of one topic.
     pub topic: Option<Rate>,
+    /// Credentials of one address that are not accepted. Default: 10 in a minute.
+    pub auth_failures: Option<Rate>,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        let auth_failures = Rate::per_minute(AUTH_FAILURES_MAX).ok();
+        Self { connection: None, principal: None, topic: None, auth_failures }
+    }
 }
 
 impl Rates {
     /// 200, 2,000 and 1,000 in a second: what a shared server starts with.
     pub fn cautious() -> Self {
         let per_second = |count| Rate::per_second(count).ok();
-        Self { connection: per_second(200), principal: per_second(2_000), topic: per_second(1_000) }
+        Self {
+            connection: per_second(200),
+            principal: per_second(2_000),
+            topic: per_second(1_000),
+            ..Self::default()
+        }
     }
 }
 
@@ -68,6 +83,8 @@ pub struct Bounds {
     pub connections: usize,
     /// Connections of one address at once, loopback excepted. Default 100.
     pub connections_per_ip: usize,
+    /// WebSockets of one subject at once, those from this machine excepted. Default 50.
+    pub connections_per_subject: usize,
     /// Subscriptions of one connection. Default 100.
     pub subscriptions: usize,
     /// Bytes waiting to be sent on one connection. Default 16 MiB.
@@ -88,8 +105,11 @@ pub struct Bounds {
     pub idle: Duration,
     /// A WebSocket that takes nothing is closed after this. Default 30 s.
     pub stalled: Duration,
-    /// Acks are still taken so long after a token has expired. Default 5 s.
+    /// Acks are still taken so long after a token has expired or was taken back. Default 5 s.
     pub expired: Duration,
+    /// A WebSocket whose publishes are all refused for their rate is closed after this. Default
+    /// 10 s.
+    pub abuse: Duration,
     /// Everything is finished, or cut off, so long after the server was told to stop. Default 8 s.
     pub drain: Duration,
 }
@@ -99,6 +119,7 @@ impl Default for Bounds {
         Self {
             connections: 10_000,
             connections_per_ip: 100,
+            connections_per_subject: 50,
             subscriptions: 100,
             outbox_bytes: 16 * 1024 * 1024,
             handshake: Duration::from_secs(5),
@@ -110,6 +131,7 @@ impl Default for Bounds {
             idle: Duration::from_secs(60),
             stalled: Duration::from_secs(30),
             expired: Duration::from_secs(5),
+            abuse: Duration::from_secs(10),
             drain: Duration::from_secs(8),
         }
     }

@@ -141,7 +141,7 @@ fn wish() -> Claim {
     Claim { token, worker, rows: 100, lease: Duration::from_secs(60), after_dead }
 }
 
-/// `docs/how-to/outbox.md`: what a program in another language inserts.
+/// `docs/outbox.md`: what a program in another language inserts.
 #[test]
 fn plain_documents_are_rows() {
     wait_for(async {

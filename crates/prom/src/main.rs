@@ -22,6 +22,8 @@ mod times;
 
 mod clock;
 
+mod told_time;
+
 mod failure;
 
 mod output;

@@ -19,9 +19,7 @@ fn tokens_are_minted_used_and_revoked_while_a_server_runs() {
     std::fs::write(&file, secret).unwrap();
     let file = file.to_str().unwrap();
     let publish = |topic: &str| prom(&["pub", topic, "1", "--url", &url, "--token-file", file]);
-    assert_eq!(publish("orders.placed").status.code(), Some(5), "not read yet");
-    server.reload();
-    // The signal is handled some time after it was sent.
+    // Nobody tells the server: it looks now and then.
     eventually(|| publish("orders.placed").status.code() == Some(0));
     let other = publish("other");
     assert_eq!(other.status.code(), Some(5));
@@ -35,7 +33,6 @@ fn tokens_are_minted_used_and_revoked_while_a_server_runs() {
     let id = minted[0]["id"].as_str().unwrap();
     assert_eq!(prom(&["token", "revoke", id, "--data", data]).status.code(), Some(2));
     assert!(prom(&["token", "revoke", id, "--data", data, "--yes"]).status.success());
-    server.reload();
     eventually(|| publish("orders.placed").status.code() == Some(5));
     assert_eq!(prom(&["token", "revoke", id, "--data", data, "--yes"]).status.code(), Some(4));
     assert_eq!(server.stop(), Some(0));

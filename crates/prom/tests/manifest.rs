@@ -138,3 +138,33 @@ fn a_server_has_what_its_manifest_names() {
     );
     assert_eq!(server.stop(), Some(0));
 }
+
+/// `kind = "memory"` forgets everything but who may come in, whatever else is said.
+#[test]
+fn a_store_in_memory_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prom.toml");
+    let manifest = "[store]\nkind = \"memory\"\npath = \"kept\"\n\n[topic.\"orders.placed\"]\n";
+    std::fs::write(&file, manifest).unwrap();
+    let kept = folder.path().join("kept");
+    let serve = ["serve", "--config", text(&file), "--listen", "127.0.0.1:0"];
+    for _ in 0..2 {
+        let server = Server::start(&serve);
+        let token = std::fs::read_to_string(kept.join("admin.token")).unwrap();
+        let answer = server.post("/publish/orders.placed", &token, "1");
+        assert!(answer.starts_with("HTTP/1.1 201") && answer.contains("\"offset\":0"), "{answer}");
+        assert_eq!(server.stop(), Some(0));
+        let mut files: Vec<String> = std::fs::read_dir(&kept)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        assert_eq!(files, ["admin.token", "tokens.json"]);
+    }
+    // As it is for `prom dev`, unless a directory is named to it.
+    let server = Server::start(&["dev", "--config", text(&file), "--port", "0"]);
+    assert!(server.banner.contains("memory - everything is lost on exit"), "{}", server.banner);
+    assert!(server.post("/publish/orders.placed", "", "1").contains("\"offset\":0"));
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 2);
+}

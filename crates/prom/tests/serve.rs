@@ -34,6 +34,56 @@ fn dev_asks_for_no_token() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// UX 1.2: the banner says how to turn it on, and then where the token is.
+#[test]
+fn dev_asks_for_a_token_when_it_is_told_to() {
+    let open = Server::start(&["dev", "--port", "0"]);
+    assert!(open.banner.contains("prom dev --auth"), "{}", open.banner);
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("data");
+    for more in [&[][..], &["--data", kept.to_str().unwrap()]] {
+        let server = Server::start(&[&["dev", "--auth", "--port", "0"], more].concat());
+        let file = server.banner.split("(token: ").nth(1).unwrap().split(')').next().unwrap();
+        let file = std::path::PathBuf::from(file);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let token = std::fs::read_to_string(&file).unwrap();
+        assert!(!server.banner.contains(&token));
+        assert!(server.post("/publish/a", "none", "1").starts_with("HTTP/1.1 401"));
+        assert!(server.post("/publish/a", &token, "1").starts_with("HTTP/1.1 201"));
+        assert_eq!(server.stop(), Some(0));
+        assert_eq!(file.exists(), !more.is_empty(), "what is kept nowhere leaves nothing");
+    }
+}
+
+/// The clock of a test stands still until it is told to go on: a lease of half a minute is over at
+/// once, and not before.
+#[test]
+fn dev_with_a_clock_that_is_told() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut server = Server::start_told(&["dev", "--test-clock", "--port", "0"]);
+    let (mut told, heard) = server.pipes();
+    let mut heard = BufReader::new(heard);
+    let url = server.url();
+    assert!(server.post("/publish/a", "none", "1").starts_with("HTTP/1.1 201"));
+    let at = |offset: usize| {
+        let lines =
+            super::json_lines(&["tail", "a", "--since", "earliest", "--no-follow", "--url", &url]);
+        lines[offset]["ts"].as_u64().unwrap()
+    };
+    let first = at(0);
+    writeln!(told, "advance 3600000").unwrap();
+    let mut line = String::new();
+    heard.read_line(&mut line).unwrap();
+    assert_eq!(line, "advanced 3600000\n");
+    assert!(server.post("/publish/a", "none", "2").starts_with("HTTP/1.1 201"));
+    assert_eq!(at(1) - first, 3_600_000, "an hour, and not a moment more");
+    writeln!(told, "nonsense").unwrap();
+    line.clear();
+    heard.read_line(&mut line).unwrap();
+    assert!(line.contains("advance MILLISECONDS"), "{line}");
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// RELIABILITY 4.1: exit code 78, and both flags are named.
 #[test]
 fn others_are_not_let_in_by_accident() {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 pub(crate) struct Server {
     child: Child,
@@ -14,11 +14,22 @@ pub(crate) struct Server {
 impl Server {
     /// Starts, and waits until it says where it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_prom"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(Command::new(env!("CARGO_BIN_EXE_prom")).args(arguments))
+    }
+
+    /// The same, to be talked to: by [`pipes`](Self::pipes).
+    pub(crate) fn start_told(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prom"));
+        Self::of(command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()))
+    }
+
+    /// What is said to it, and what it says.
+    pub(crate) fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        (self.child.stdin.take().unwrap(), self.child.stdout.take().unwrap())
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut banner = String::new();
         for line in lines.map_while(Result::ok) {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use promethean_delivery::{Input, Reply};
-use promethean_event::{Cursor, GroupName, Offset, Partition, Pattern, Start, Timestamp, Topic};
+use promethean_event::{
+    Cursor, GroupLag, GroupName, Move, Offset, PartitionLag, Pattern, Start, Timestamp, Topic,
+};
 use tokio::sync::oneshot;
 
 use crate::bus::Bus;
@@ -12,77 +14,6 @@ use crate::error::GroupError;
 use crate::settings::GroupSettings;
 use crate::start::offset_in;
 use crate::store::{Lane, PageLimit, Read};
-
-/// How far a group is behind in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartitionLag {
-    /// The topic.
-    pub topic: Topic,
-    /// The partition.
-    pub partition: Partition,
-    /// The lowest offset that is not finished.
-    pub cursor: Offset,
-    /// The offset that the next event will get.
-    pub end: Offset,
-    /// Events that are not finished; dead letters that were given back included.
-    pub events: u64,
-    /// Events on lease.
-    pub out: u64,
-    /// Finished events beyond the cursor, which an unfinished one holds back.
-    pub holes: u64,
-    /// Keys that wait behind a dead letter.
-    pub parked: u64,
-    /// When the store took the oldest event that is not finished.
-    pub oldest_unacked: Option<Timestamp>,
-    /// How long ago that was, in milliseconds; 0 if nothing is unfinished.
-    pub age_ms: u64,
-}
-
-/// How far a group is behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GroupLag {
-    /// The group.
-    pub group: GroupName,
-    /// Its members in this process.
-    pub members: usize,
-    /// By partition.
-    pub partitions: Vec<PartitionLag>,
-}
-
-impl GroupLag {
-    /// Events that are not finished, in all partitions.
-    pub fn events(&self) -> u64 {
-        self.partitions.iter().map(|lag| lag.events).sum()
-    }
-
-    /// The age of the oldest event that is not finished, in milliseconds.
-    pub fn age_ms(&self) -> u64 {
-        self.partitions.iter().map(|lag| lag.age_ms).max().unwrap_or(0)
-    }
-}
-
-/// Where a seek would move, or has moved, a group in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Move {
-    /// The topic.
-    pub topic: Topic,
-    /// The partition.
-    pub partition: Partition,
-    /// Where the cursor is.
-    pub from: Offset,
-    /// Where it goes.
-    pub to: Offset,
-}
-
-impl Move {
-    /// Events that come again (negative: that are passed over).
-    pub const fn again(&self) -> i64 {
-        self.from.get() as i64 - self.to.get() as i64
-    }
-}
 
 impl Bus {
     /// The names of all groups.

@@ -84,17 +84,17 @@ pub use dispatch::GroupFailure;
 pub use error::{AckError, GroupError, PublishError};
 pub use expression::{EVENT_NAMES, EventValues, Formula, FormulaError, REDUCER_NAMES};
 pub use faults::Faults;
-pub use groups::{GroupLag, Move, PartitionLag};
 pub use metrics::{Metering, Metrics, Naming};
 pub use options::{BusOptions, UnknownTopics};
 pub use promethean_event as event;
 pub use promethean_event::{
-    Failure, FromEvent, NotOfType, SCHEMA_VERSION, Start, ToEvent, ToEventError, TypedTopic, topic,
+    Failure, FromEvent, GroupLag, Move, NotOfType, PartitionLag, Replay, SCHEMA_VERSION, Start,
+    ToEvent, ToEventError, TypedTopic, topic,
 };
 pub use promethean_schema as schema;
 pub use publish::{Publish, PublishOptions, Published};
 pub use reader::{Decoded, Decoding, Reader};
-pub use reading::{Replay, Replayed, Replaying};
+pub use reading::{Replayed, Replaying};
 pub use registry::{
     Compared, DUAL_OF, Evolution, EvolutionError, Hop, Objection, PayloadPolicy, Plan, PolicyError,
     ReaderFate, ReaderPlan, RefusedEvent, RegisterError, Registered, Registration, RegistryPolicy,
@@ -105,4 +105,4 @@ pub use registry::{
 #[cfg(feature = "schemars")]
 pub use schemars;
 pub use settings::{Filter, GroupSettings, Mode, Ordered, Park, SettingsError};
-pub use subscribe::{Consumer, Delivered, Subscribe, Subscription};
+pub use subscribe::{Consumer, Delivered, DeliveredBatch, Subscribe, Subscription};

@@ -1,12 +1,12 @@
 //! Looking at events in the form of a version: replay, look-ups, keys, dead letters.
 
-use promethean_event::{Event, EventId, Key, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, Key, Offset, Partition, Replay, Topic};
 
 use crate::bus::Bus;
 use crate::dead_letter::{DeadLetterEntry, DeadLetterError, DeadLetterQuery};
 use crate::decode::{DecodeError, Reads, Want};
 use crate::error::GroupError;
-use crate::reading::{Replay, Replayed, Replaying};
+use crate::reading::{Replayed, Replaying};
 use crate::store::{Gap, PageLimit, ReadError, Stored};
 
 /// Looks at events in the form of a version. A cheap handle.

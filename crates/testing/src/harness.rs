@@ -1,10 +1,11 @@
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use promethean::member::MemberOptions;
 use promethean::memory::MemoryStore;
-use promethean::store::Store;
+use promethean::projection::Views;
+use promethean::store::{Lane, ReadError, Store};
 use promethean::{Bus, BusOptions, GroupError, GroupLag, Start};
 use promethean_event::{Cursor, GroupName, Offset};
 use tokio::time::timeout;
@@ -27,6 +28,7 @@ pub struct Harness {
     bus: Bus,
     store: Arc<dyn Store>,
     knobs: Arc<Knobs>,
+    views: Mutex<Vec<Views>>,
 }
 
 impl Harness {
@@ -50,7 +52,7 @@ impl Harness {
         let knobs = Arc::new(Knobs::default());
         let options = options.faults(Arc::clone(&knobs) as _);
         let bus = Bus::with_store(Arc::clone(&store), options);
-        Self { bus, store, knobs }
+        Self { bus, store, knobs, views: Mutex::default() }
     }
 
     /// The bus.
@@ -63,6 +65,11 @@ impl Harness {
         &self.store
     }
 
+    /// From now on, [`settled`](Self::settled) waits for these views, too.
+    pub fn attend(&self, views: &Views) {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).push(views.clone());
+    }
+
     /// Lets time go by: leases and delays that end meanwhile end.
     pub async fn advance(&self, time: Duration) {
         // Not by `advance`: what becomes due is to happen in its turn, and at its own time.
@@ -70,10 +77,14 @@ impl Harness {
     }
 
     /// Waits until nothing is under way: every group has finished what is there, what it has given
-    /// up is a dead letter, and nobody holds anything. The clock jumps over delays and leases.
+    /// up is a dead letter, and nobody holds anything; the views that were
+    /// [named](Self::attend) have all of it. The clock jumps over delays and leases.
+    ///
+    /// What never ends is named: a group by [`Unsettled::Restless`], a projection by
+    /// [`Unsettled::View`].
     pub async fn settled(&self) -> Result<(), Unsettled> {
         let mut begun: HashMap<GroupName, u64> = HashMap::new();
-        let mut before = Vec::new();
+        let mut before = None;
         loop {
             let lags = self.lags().await?;
             for lag in &lags {
@@ -86,14 +97,36 @@ impl Harness {
                     self.wait_for(lag).await?;
                 }
             }
-            // Groups are looked at one after the other: only if nothing was stored between two
+            self.views_have_all().await?;
+            // They are looked at one after the other: only if nothing was stored between two
             // looks were they all done at once.
-            let ends: Vec<_> = lags.iter().map(ends_of).collect();
-            if lags.iter().all(|lag| lag.events() == 0) && ends == before {
+            let ends = (self.ends().await?, lags.iter().map(ends_of).collect::<Vec<_>>());
+            if lags.iter().all(|lag| lag.events() == 0) && Some(&ends) == before.as_ref() {
                 return Ok(());
             }
-            before = ends;
+            before = Some(ends);
         }
+    }
+
+    async fn views_have_all(&self) -> Result<(), Unsettled> {
+        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for projection in views.iter().flat_map(Views::running) {
+            timeout(SETTLE_MAX, projection.caught_up())
+                .await
+                .map_err(|_| Unsettled::Behind(projection.name().to_owned()))??;
+        }
+        Ok(())
+    }
+
+    /// Where every partition ends.
+    async fn ends(&self) -> Result<Vec<(Lane, Offset)>, ReadError> {
+        let mut ends = Vec::new();
+        for entry in self.bus.topics().users() {
+            for lane in entry.lanes() {
+                ends.push((lane, self.store.bounds(lane).await?.next));
+            }
+        }
+        Ok(ends)
     }
 
     async fn lags(&self) -> Result<Vec<GroupLag>, GroupError> {

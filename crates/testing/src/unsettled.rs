@@ -1,8 +1,10 @@
+use promethean::projection::ViewError;
+use promethean::store::ReadError;
 use promethean::{GroupError, GroupLag};
 use promethean_event::GroupName;
 
 /// Why a bus does not come to rest.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsettled {
     /// Nobody handles what is there.
@@ -26,6 +28,15 @@ pub enum Unsettled {
         /// What its members hold.
         out: u64,
     },
+    /// A projection does not get to where its topics end.
+    #[error("projection {0} does not catch up with its topics; does it wait for something?")]
+    Behind(String),
+    /// A projection has failed, or was stopped.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A group cannot be looked at.
     #[error(transparent)]
     Group(#[from] GroupError),

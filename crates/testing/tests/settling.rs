@@ -1,5 +1,7 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use promethean::projection::{Changelog, View, Views};
 use promethean::{DeadLetterQuery, ReplayDeadLetters, Start};
 use promethean_event::Timestamp;
 use promethean_testing::{Harness, Unsettled};
@@ -90,4 +92,65 @@ async fn what_is_given_back_from_the_dead_letters_is_waited_for() {
     assert_eq!(report.replayed.len(), 1);
     harness.settled().await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [(1, 3)]);
+}
+
+/// Pitfall of one thread: nothing of it ever waits, so that only what yields lets others look.
+#[tokio::test]
+async fn a_consumer_that_feeds_itself_is_named() {
+    let harness = Harness::start();
+    let bus = harness.bus().clone();
+    let _consumer = harness
+        .bus()
+        .subscribe::<Beat>("ops")
+        .from(Start::Earliest)
+        .handle(move |delivered| {
+            let bus = bus.clone();
+            async move {
+                let beat: Beat = delivered.payload()?;
+                bus.publish(&beat).await?;
+                Ok(())
+            }
+        })
+        .await
+        .unwrap();
+    harness.bus().publish(&beat(1)).await.unwrap();
+    let error = harness.settled().await.unwrap_err();
+    assert!(matches!(&error, Unsettled::Restless { .. }), "{error}");
+    assert!(error.to_string().contains("ops"), "{error}");
+}
+
+/// What a consumer publishes is in the views when all is settled; nobody waits for time.
+#[tokio::test]
+async fn views_are_waited_for() {
+    let harness = Harness::start();
+    let folder = tempfile::tempdir().unwrap();
+    let views = Views::open(harness.bus(), folder.path().join("views.db")).await.unwrap();
+    harness.attend(&views);
+    harness.bus().publish(&beat(0)).await.unwrap();
+    let beats = Changelog::new(View::new("beats"), "heartbeat.received");
+    let projection = views.changelog(beats).await.unwrap();
+    let bus = Arc::new(harness.bus().clone());
+    let _consumer = harness
+        .bus()
+        .subscribe::<Beat>("ops")
+        .from(Start::Earliest)
+        .handle(move |delivered| {
+            let bus = Arc::clone(&bus);
+            async move {
+                let beat: Beat = delivered.payload()?;
+                if beat.pid < 20 {
+                    bus.publish(&Beat { pid: beat.pid + 1, ..beat }).await?;
+                }
+                Ok(())
+            }
+        })
+        .await
+        .unwrap();
+    harness.settled().await.unwrap();
+    for pid in 0..=20 {
+        let key = format!("local:stt:{pid}");
+        assert!(projection.get("beats", &key).await.unwrap().is_some(), "{key}");
+    }
+    projection.stop().await;
+    harness.settled().await.unwrap();
 }

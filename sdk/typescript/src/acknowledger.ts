@@ -1,4 +1,4 @@
-import type { PromError } from "./error.js";
+import { codeOf, PromError } from "./error.js";
 import type { Lease } from "./lease.js";
 import { ACKS_TOKENS_MAX } from "./limits.js";
 import type { Session } from "./session.js";
@@ -50,15 +50,19 @@ function grouped(waiting: readonly Waiting[]): Map<Session, Waiting[]> {
 async function send(session: Session, acks: readonly Waiting[]): Promise<void> {
   const tokens = acks.map((one) => one.lease.token);
   if (tokens.length === 1) {
-    return one(session, acks[0] as Waiting, false);
+    return one(session, acks[0] as Waiting);
   }
   try {
     const answer = await session.request({ op: "ACKS", tokens });
-    if ("accepted" in answer && answer.accepted === tokens.length) {
-      for (const ack of acks) {
+    const refused = "refused" in answer ? (answer.refused ?? []) : [];
+    const codes = new Map(refused.map(({ token, code }) => [token, code]));
+    for (const ack of acks) {
+      const code = codes.get(ack.lease.token);
+      if (code === undefined) {
         ack.resolve();
+      } else {
+        ack.reject(new PromError(codeOf(code), "the event was not acked"));
       }
-      return;
     }
   } catch (error) {
     if (!session.isOpen) {
@@ -67,24 +71,18 @@ async function send(session: Session, acks: readonly Waiting[]): Promise<void> {
       }
       return;
     }
-  }
-  // Some were refused, and the answer does not say which: asked one by one, those that are done
-  // say so.
-  for (const ack of acks) {
-    void one(session, ack, true);
+    // Not one of them: each says why.
+    for (const ack of acks) {
+      void one(session, ack);
+    }
   }
 }
 
-async function one(session: Session, ack: Waiting, again: boolean): Promise<void> {
+async function one(session: Session, ack: Waiting): Promise<void> {
   try {
     await session.request({ op: "ACK", token: ack.lease.token });
     ack.resolve();
   } catch (error) {
-    const refusal = error as PromError;
-    if (again && refusal.code === "conflict") {
-      ack.resolve();
-    } else {
-      ack.reject(refusal);
-    }
+    ack.reject(error as PromError);
   }
 }

@@ -145,8 +145,8 @@ export class Connection {
       session.listen({
         draining: (deadlineMs) => void this.#drain(session, deadlineMs),
         refused: (error) => {
-          // The credential ended, or a subscription did: a new connection asks for both again.
-          if (["token_expired", "forbidden", "read_only"].includes(error.code)) {
+          // The credential ended: a new connection asks for everything again.
+          if (error.code === "token_expired") {
             session.abandon(error);
           }
         },

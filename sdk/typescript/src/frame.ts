@@ -70,7 +70,14 @@ export interface OkFrame {
   places?: Place[];
   sub?: number;
   accepted?: number;
+  /** Deliveries that could not be acked. */
+  refused?: RefusedToken[];
   expires_at?: number;
+}
+
+export interface RefusedToken {
+  token: string;
+  code: string;
 }
 
 export interface ErrFrame {
@@ -79,6 +86,10 @@ export interface ErrFrame {
   code: string;
   msg: string;
   retry_ms?: number;
+  /** The subscription that it ends. */
+  sub?: number;
+  /** Deliveries that could not be acked. */
+  refused?: RefusedToken[];
 }
 
 export interface EventsFrame {

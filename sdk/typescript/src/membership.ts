@@ -84,7 +84,15 @@ export class Membership implements Attendant {
       .request({ op: "SUBSCRIBE", topics, group, opts: frame }, (answer) => {
         this.#sub = answer.sub;
         if (answer.sub !== undefined) {
-          session.feed(answer.sub, { events: (events) => this.#take(session, events), gap() {} });
+          session.feed(answer.sub, {
+            events: (events) => this.#take(session, events),
+            gap() {},
+            ended: (error) => {
+              this.#sub = undefined;
+              this.#leases.loseAll("the subscription has ended");
+              this.#refused(session, error);
+            },
+          });
         }
       })
       .then(

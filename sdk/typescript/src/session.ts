@@ -24,6 +24,8 @@ export interface SessionOptions {
 export interface Feed {
   events(frame: EventsFrame): void;
   gap(gap: Gap): void;
+  /** The server has ended the subscription; the connection stays. */
+  ended(error: PromError): void;
 }
 
 /** What a session tells whoever keeps it. */
@@ -189,6 +191,12 @@ export class Session {
 
   #refused(frame: ErrFrame): void {
     const error = new PromError(codeOf(frame.code), frame.msg, { retryMs: frame.retry_ms });
+    if (frame.sub !== undefined) {
+      const feed = this.#feeds.get(frame.sub);
+      this.#feeds.delete(frame.sub);
+      feed?.ended(error);
+      return;
+    }
     const waiting = this.#take(frame.corr);
     if (waiting === undefined) {
       this.#events?.refused(error);

@@ -136,6 +136,10 @@ export class Tail<T> implements AsyncIterableIterator<EventRecord<T>>, Attendant
     session.feed(answer.sub, {
       events: (frame) => this.#take(frame),
       gap: (gap) => this.#missing(gap),
+      ended: (error) => {
+        this.#sub = undefined;
+        this.#refused(session, error);
+      },
     });
     if (!first) {
       this.#options.onResumed?.({ recovered: answer.recovered && !anew });

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { harness } from "../src/harness/index.js";
@@ -48,6 +52,44 @@ test("retry and park", async () => {
     "done: flaky, at attempt 2",
     "parked: hopeless, because nobody knows this job",
     "done: hopeless, at attempt 1",
+  ]);
+});
+
+test("snapshot, then live", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "promethean-"));
+  const manifest = join(folder, "prom.toml");
+  await writeFile(manifest, '[topic."process.state"]\ncompaction = "latest"\nsnapshot = true\n');
+  await using h = await harness({ manifest });
+  const state = (pid: number, status: string | null) =>
+    h.bus.publish("process.state", status === null ? null : { status }, { key: `dev:stt:${pid}` });
+  await state(1, "alive");
+  await state(1, "stale");
+  await state(2, "alive");
+  const child = start("snapshot-then-live", { PROM_URL: h.url }, "2");
+  const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
+  const seen: string[] = [];
+  for await (const line of lines) {
+    seen.push(line);
+    if (seen.length === 1) {
+      await state(1, "alive");
+      await state(2, null);
+    }
+  }
+  assert.deepEqual(seen, ["2 processes", "dev:stt:1 alive", "dev:stt:2 gone"]);
+  await rm(folder, { recursive: true });
+});
+
+/** Whoever adds an example has to say here how it is run. */
+test("every example is run by a test", async () => {
+  const folder = fileURLToPath(new URL("../../examples", import.meta.url));
+  const found = (await readdir(folder)).sort();
+  assert.deepEqual(found, [
+    "browser",
+    "consume.ts",
+    "publish.ts",
+    "retry-and-park.ts",
+    "snapshot-then-live.ts",
+    "testing",
   ]);
 });
 

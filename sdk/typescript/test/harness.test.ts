@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { harness } from "../src/harness/index.js";
+import { Retry } from "../src/node/index.js";
 import { Collected, Signal } from "./signals.js";
 
 test("deliveries fail on purpose, and are tried again", async () => {
@@ -16,6 +17,50 @@ test("deliveries fail on purpose, and are tried again", async () => {
   await h.bus.publish("a", 1);
   await h.settled();
   assert.deepEqual(seen, [[1, 3]]);
+});
+
+test("a virtual clock goes on when it is told", async () => {
+  await using h = await harness({ clock: "virtual" });
+  const attempts = new Collected<number>();
+  await h.bus.consume("a", { group: "g" }, (_event, ctx) => {
+    attempts.add(ctx.attempt);
+    if (ctx.attempt === 1) {
+      throw new Retry({ after: "1h" });
+    }
+  });
+  await h.bus.publish("a", 1);
+  await attempts.count(1);
+  // Its answer has to be there before time goes by.
+  const out = async () => {
+    const [group] = await h.bus.groups.lag();
+    return group?.partitions.reduce((sum, partition) => sum + partition.out, 0);
+  };
+  while ((await out()) !== 0) {}
+  await h.advance("59m");
+  assert.deepEqual(await attempts.count(1), [1]);
+  const [lag] = await h.bus.groups.lag();
+  assert.ok((lag?.partitions[0]?.age_ms ?? 0) >= 59 * 60_000, "it has waited for so long");
+  await h.advance("2m");
+  assert.deepEqual(await attempts.count(2), [1, 2]);
+  await h.settled();
+});
+
+test("a virtual clock goes on over delays of retries", async () => {
+  await using h = await harness({ clock: "virtual" });
+  const seen: [unknown, number][] = [];
+  await h.bus.consume("a", { group: "g" }, (event, ctx) => {
+    seen.push([event.payload, ctx.attempt]);
+  });
+  h.fail("g", { times: 2 });
+  await h.bus.publish("a", 1);
+  await h.settled();
+  assert.deepEqual(seen, [[1, 3]]);
+});
+
+test("real time cannot be told", async () => {
+  await using h = await harness();
+  await assert.rejects(h.advance("1h"), /virtual/);
+  await assert.rejects(harness({ clock: "virtual", store: "disk" }), /memory/);
 });
 
 test("what fails too often is a dead letter, with the reason", async () => {

@@ -326,7 +326,10 @@ impl Machine {
                 out.push(Effect::GetToken);
             }
             Heard::Answer(answer) => self.answered(now, answer, out),
-            Heard::Refused { corr, refusal } => self.refused(now, corr, refusal, out),
+            Heard::Refused { sub: Some(sub), refusal, .. } => {
+                self.sub_ended((now, sub), refusal, out);
+            }
+            Heard::Refused { corr, refusal, .. } => self.refused(now, corr, refusal, out),
             Heard::Events { sub, events } => self.deliver((now, sub), events, out),
             Heard::Gap { sub, gap } => self.gap(sub, gap, out),
             Heard::Drain { deadline_ms } => {
@@ -371,6 +374,10 @@ impl Machine {
     }
 
     fn answered(&mut self, now: u64, answer: Answer, out: &mut Vec<Effect>) {
+        for refused in &answer.refused {
+            // Nobody waits for it: the event comes again, or was done before.
+            tracing::debug!(token = %refused.token, code = refused.code, "an ack changed nothing");
+        }
         let asked = answer.corr.and_then(|corr| self.asked.remove(&corr));
         match asked {
             Some(Asked::Auth) => {
@@ -409,7 +416,7 @@ impl Machine {
                 self.renewal_refused((key, token), refusal, out);
             }
             Some(Asked::Leave(key)) => out.push(Effect::Left(key)),
-            // The credential or a subscription has ended: a new connection asks for both again.
+            // The credential has ended: a new connection asks for everything again.
             None if ends_connection(&refusal.code) => {
                 out.push(Effect::HangUp);
                 self.lost(now, ConnectError::Refused(refusal), out);
@@ -494,5 +501,5 @@ fn refuse(input: Input, out: &mut Vec<Effect>) {
 }
 
 const fn ends_connection(code: &Code) -> bool {
-    matches!(code, Code::TokenExpired | Code::Unauthorized | Code::Forbidden | Code::ReadOnly)
+    matches!(code, Code::TokenExpired | Code::Unauthorized)
 }

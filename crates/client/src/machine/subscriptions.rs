@@ -214,6 +214,28 @@ impl Machine {
         out.push(Effect::Ended(key, refusal.into()));
     }
 
+    /// The server has ended a subscription, and the connection stays: it is asked for again, or
+    /// its owner is told that it is over.
+    pub(super) fn sub_ended(
+        &mut self,
+        (now, number): (u64, u32),
+        refusal: Refusal,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(key) = self.by_number.remove(&number) else {
+            return;
+        };
+        if let Some(sub) = self.subs.get_mut(&key) {
+            sub.number = None;
+            sub.acks.clear();
+            sub.leases.clear();
+            if sub.wish.group.is_some() {
+                out.push(Effect::AllLost(key));
+            }
+        }
+        self.join_refused((now, key), refusal, out);
+    }
+
     /// The connection is gone, and with it every lease. What is unread of a tail stays.
     pub(super) fn lose_leases(&mut self, out: &mut Vec<Effect>) {
         self.by_number.clear();

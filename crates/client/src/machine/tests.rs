@@ -219,6 +219,24 @@ fn a_lease_is_renewed_and_ends_with_its_connection() {
     assert!(done.has(&Effect::Replied(5, Err(AckError::LeaseLost))), "of the connection before");
 }
 
+/// A subscription that the server ends is asked for again, or is over; the connection stays.
+#[test]
+fn a_subscription_that_ends_ends_alone() {
+    let (mut scene, token) = Scene::with_event();
+    let number = token.sub;
+    let ended = |code: &str| json!({ "op": "ERR", "code": code, "msg": "over", "sub": number });
+    let done = scene.hear(ended("read_only"));
+    assert!(done.has(&Effect::AllLost(1)) && !done.has(&Effect::HangUp), "{done:?}");
+    let done = scene.wait(REJOIN_MS);
+    let corr = done.frame("SUBSCRIBE")["corr"].clone();
+    scene.hear(json!({ "op": "OK", "corr": corr, "sub": number }));
+    let done = scene.hear(ended("forbidden"));
+    let over = done.effects.iter().any(|effect| matches!(effect, Effect::Ended(1, _)));
+    assert!(over && !done.has(&Effect::HangUp), "{done:?}");
+    // One that is not known here is none of ours.
+    assert!(scene.hear(ended("forbidden")).is_silent());
+}
+
 #[test]
 fn work_that_does_not_end_loses_its_lease() {
     let (mut scene, token) = Scene::with_event();

@@ -94,6 +94,8 @@ pub(super) enum Heard {
     Answer(Answer),
     Refused {
         corr: Option<u64>,
+        /// The subscription that it ends.
+        sub: Option<u32>,
         refusal: Refusal,
     },
     Events {
@@ -132,6 +134,8 @@ pub(super) struct Answer {
     #[serde(default)]
     pub(super) sub: Option<u32>,
     #[serde(default)]
+    pub(super) refused: Vec<RefusedToken>,
+    #[serde(default)]
     pub(super) expires_at: Option<u64>,
     #[serde(default)]
     pub(super) recovered: bool,
@@ -139,6 +143,13 @@ pub(super) struct Answer {
     pub(super) gaps: Vec<Gap>,
     #[serde(default)]
     pub(super) after: Vec<Cursor>,
+}
+
+/// A delivery that could not be acked.
+#[derive(Debug, Deserialize)]
+pub(super) struct RefusedToken {
+    pub(super) token: DeliveryToken,
+    pub(super) code: String,
 }
 
 /// Where an event of a publish stands.
@@ -201,6 +212,8 @@ struct Err {
     msg: String,
     #[serde(default)]
     retry_ms: Option<u64>,
+    #[serde(default)]
+    sub: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -229,8 +242,8 @@ impl Heard {
             "HELLO" => Self::Hello(serde_json::from_str(text)?),
             "OK" | "RESUMED" => Self::Answer(serde_json::from_str(text)?),
             "ERR" => {
-                let Err { corr, code, msg, retry_ms } = serde_json::from_str(text)?;
-                Self::Refused { corr, refusal: Refusal::new(&code, msg, retry_ms) }
+                let Err { corr, code, msg, retry_ms, sub } = serde_json::from_str(text)?;
+                Self::Refused { corr, sub, refusal: Refusal::new(&code, msg, retry_ms) }
             }
             "EVENTS" => {
                 let Events { sub, events } = serde_json::from_str(text)?;

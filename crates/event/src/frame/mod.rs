@@ -27,5 +27,5 @@ pub use opts::{
     AckMode, From, GroupMode, GroupOrder, GroupPark, NamedForm, PublishOpts, ReadsForm,
     SubscribeOpts,
 };
-pub use server::{Context, Gap, HelloLimits, Item, Place, ServerFrame};
+pub use server::{Context, Gap, HelloLimits, Item, Place, RefusedToken, ServerFrame};
 pub use token::{DeliveryToken, TokenError};

@@ -41,6 +41,9 @@ pub enum ServerFrame<'a> {
         /// How many events were acked, of an ACKS.
         #[serde(skip_serializing_if = "Option::is_none")]
         accepted: Option<u64>,
+        /// Those that were not, of an ACKS.
+        #[serde(skip_serializing_if = "<[RefusedToken]>::is_empty")]
+        refused: &'a [RefusedToken],
         /// When the credential ends, of an AUTH: epoch milliseconds.
         #[serde(skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
@@ -58,9 +61,12 @@ pub enum ServerFrame<'a> {
         /// When it may be tried again.
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_ms: Option<u64>,
-        /// The event, of an ack that changed nothing.
+        /// The subscription that it ends.
         #[serde(skip_serializing_if = "Option::is_none")]
-        id: Option<EventId>,
+        sub: Option<u32>,
+        /// Which deliveries, of an ACKS that changed nothing.
+        #[serde(skip_serializing_if = "<[RefusedToken]>::is_empty")]
+        refused: &'a [RefusedToken],
     },
     /// An event.
     #[serde(rename = "EVENT")]
@@ -153,6 +159,15 @@ pub struct Place {
     pub duplicate: bool,
 }
 
+/// A delivery of an ACKS that could not be acked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedToken {
+    /// The delivery.
+    pub token: DeliveryToken,
+    /// Why, as the code of an ERR.
+    pub code: Cow<'static, str>,
+}
+
 /// An event in an `EVENTS` frame.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Item<'a> {
@@ -205,6 +220,7 @@ mod tests {
             places: &[],
             sub: None,
             accepted: None,
+            refused: &[],
             expires_at: None,
         };
         assert_eq!(
@@ -216,7 +232,8 @@ mod tests {
             code: "forbidden",
             msg: "no".into(),
             retry_ms: None,
-            id: None,
+            sub: None,
+            refused: &[],
         };
         assert_eq!(
             serde_json::to_string(&err).unwrap(),

@@ -32,9 +32,19 @@ impl Authenticator {
         Self { tokens: RwLock::new(tokens), jwt, rules }
     }
 
-    /// Takes other static tokens instead of those it had. Who is connected stays so.
+    /// Takes other static tokens instead of those it had.
     pub fn tokens_installed(&self, tokens: TokenTable) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    /// What somebody who was accepted may do now: nothing, if the static token was taken back.
+    /// Tokens of an issuer cannot be; they are short-lived instead.
+    pub fn standing(&self, principal: &Principal) -> Option<Principal> {
+        let Some(name) = principal.token() else {
+            return Some(principal.clone());
+        };
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        self.with_rules(tokens.named(name)?).ok()
     }
 
     /// What verifies tokens of an issuer, for whoever fetches its keys.
@@ -78,7 +88,7 @@ impl Authenticator {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| refused)?;
         let policy = principal.policy().with(rules).map_err(|_| refused)?;
-        Ok(Principal::new(principal.subject(), policy, principal.expires_at_ms()))
+        Ok(principal.with_policy(policy))
     }
 }
 
@@ -115,5 +125,23 @@ mod tests {
         );
         authenticator.tokens_installed(TokenTable::default());
         assert!(authenticator.authenticate(&minted.secret, 999).is_err(), "it was taken back");
+        assert_eq!(authenticator.standing(&ann), None);
+    }
+
+    #[test]
+    fn a_token_stands_as_the_newest_table_says() {
+        let mut minted = MintedToken::mint("ann", vec!["subscribe:**".into()]).unwrap();
+        let table = |stored: &_| TokenTable::new([Clone::clone(stored)]).unwrap();
+        let authenticator = Authenticator::new(table(&minted.stored), None, Vec::new());
+        let ann = authenticator.authenticate(&minted.secret, 0).unwrap();
+        assert_eq!(authenticator.standing(&ann).as_ref(), Some(&ann));
+        minted.stored.scopes = vec!["subscribe:a.**".into()];
+        authenticator.tokens_installed(table(&minted.stored));
+        let now = authenticator.standing(&ann).unwrap();
+        assert!(now != ann && now.subject() == "ann");
+        // The id of another secret.
+        minted.stored.sha256 = "0".repeat(64);
+        authenticator.tokens_installed(table(&minted.stored));
+        assert_eq!(authenticator.standing(&ann), None);
     }
 }

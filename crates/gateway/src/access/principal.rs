@@ -5,22 +5,41 @@ use super::policy::Policy;
 use crate::rejection::{Code, Rejection};
 
 /// Somebody whose credential was accepted. Belongs to one connection or request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     subject: Arc<str>,
     policy: Arc<Policy>,
     expires_at_ms: Option<u64>,
+    /// The static token, if it was one: it can be taken back.
+    token: Option<Arc<str>>,
 }
 
 impl Principal {
     /// A principal whose credential ends at `expires_at_ms`, epoch milliseconds, if it does.
     pub fn new(subject: &str, policy: Policy, expires_at_ms: Option<u64>) -> Self {
-        Self { subject: subject.into(), policy: Arc::new(policy), expires_at_ms }
+        Self { subject: subject.into(), policy: Arc::new(policy), expires_at_ms, token: None }
     }
 
     /// Whoever asks, on a server that asks nobody.
     pub fn anonymous() -> Self {
         Self::new("anonymous", Policy::everything(), None)
+    }
+
+    /// The same by the static token of this name.
+    #[must_use]
+    pub(super) fn by_token(self, token: &str) -> Self {
+        Self { token: Some(token.into()), ..self }
+    }
+
+    /// The name of its static token, if it has one.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The same with other rights.
+    #[must_use]
+    pub(super) fn with_policy(self, policy: Policy) -> Self {
+        Self { policy: Arc::new(policy), ..self }
     }
 
     /// Who it is.

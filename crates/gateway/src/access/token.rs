@@ -110,11 +110,21 @@ impl TokenTable {
             let policy = Policy::of_scopes(token.scopes.iter().map(String::as_str))
                 .map_err(|source| TokenTableError::Policy { id: token.id.clone(), source })?;
             let principal = Principal::new(&token.subject, policy, token.expires_at_ms);
+            // Another secret is another token, whatever its id.
+            let name = format!("{}:{}", token.id, token.sha256);
+            let principal = principal.by_token(&name);
             if table.insert(token.id.clone(), Entry { sha256, principal }).is_some() {
                 return Err(TokenTableError::Repeated(token.id));
             }
         }
         Ok(Self { tokens: table })
+    }
+
+    /// Who has the token of this name, if it was not taken back.
+    pub(super) fn named(&self, name: &str) -> Option<Principal> {
+        let (id, _) = name.split_once(':')?;
+        let principal = &self.tokens.get(id)?.principal;
+        (principal.token() == Some(name)).then(|| principal.clone())
     }
 
     /// Whether a credential looks like one of ours, so that it is not tried as anything else.

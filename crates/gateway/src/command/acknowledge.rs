@@ -7,8 +7,9 @@ use futures_util::FutureExt;
 use promethean::member::{AckTarget, Answer, LaneId, Seat, Span, Token, Verdict, fingerprint};
 use promethean::store::TopicId;
 use promethean_event::EventId;
-use promethean_event::frame::{Ack, AckRange, Acks, Corr, DeliveryToken, Nack};
+use promethean_event::frame::{Ack, AckRange, Acks, Corr, DeliveryToken, Nack, RefusedToken};
 
+use crate::edge::Edge;
 use crate::limits::LEASE_MS_MAX;
 use crate::rejection::{Code, Rejection};
 use crate::session::{Dialect, Done, Feed, Session, Success};
@@ -25,7 +26,6 @@ struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Ack,
-    Acks,
     Nack,
     Extend,
 }
@@ -79,43 +79,99 @@ pub(super) fn ack(
     Ok(())
 }
 
+/// What an ACKS says about one subscription.
+struct Share {
+    answer: Answer,
+    /// The deliveries it names, in the order in which they were asked for.
+    tokens: Vec<DeliveryToken>,
+    topic: String,
+    group: String,
+}
+
 pub(super) fn acks(
     session: &mut Session,
     corr: Option<&Corr>,
     acks: &Acks,
 ) -> Result<(), Rejection> {
+    // Before anything is asked: a range that makes no sense refuses the frame as a whole.
+    let spans: Vec<(u32, AckTarget)> = acks
+        .ranges
+        .iter()
+        .map(|range| Ok((range.sub, span(session, range)?)))
+        .collect::<Result<_, Rejection>>()?;
     // Most frames are about one subscription, and then it is one question to the bus.
     let mut subs: Vec<u32> = acks.tokens.iter().map(|token| token.sub).collect();
-    subs.extend(acks.ranges.iter().map(|range| range.sub));
+    subs.extend(spans.iter().map(|(sub, _)| *sub));
     subs.sort_unstable();
     subs.dedup();
+    let mut shares = Vec::with_capacity(subs.len());
+    let mut refused = Vec::new();
     for sub in subs {
-        let seat = seat(session, sub)?;
-        let mut items: Vec<AckTarget> = acks
-            .tokens
-            .iter()
-            .filter(|wire| wire.sub == sub)
-            .map(|wire| AckTarget::Token(token(wire)))
-            .collect();
-        for range in acks.ranges.iter().filter(|range| range.sub == sub) {
-            items.push(span(session, range)?);
-        }
+        let named = acks.tokens.iter().copied().filter(|wire| wire.sub == sub);
+        let tokens: Vec<DeliveryToken> = named.collect();
+        let Ok(seat) = seat(session, sub) else {
+            refused.extend(tokens.into_iter().map(|token| refused_token(token, Code::UnknownId)));
+            continue;
+        };
         // Counted for the first topic: a frame is about one, as a rule.
-        let token = acks.tokens.iter().find(|wire| wire.sub == sub);
         let range = acks.ranges.iter().find(|range| range.sub == sub);
-        let topic = token
+        let topic = tokens
+            .first()
             .map(|wire| topic_of(session, wire.lane))
             .or_else(|| range.map(|range| range.topic.to_string()));
-        let asked = Asked {
-            corr: corr.cloned(),
-            id: None,
-            what: What::Acks,
-            topic: topic.unwrap_or_default(),
-            group: seat.group().to_string(),
-        };
-        wait(session, seat.ack(&items), asked);
+        let of_sub = spans.iter().filter(|(of, _)| *of == sub).map(|(_, span)| *span);
+        let items: Vec<AckTarget> =
+            tokens.iter().map(|wire| AckTarget::Token(token(wire))).chain(of_sub).collect();
+        let (answer, group) = (seat.ack(&items), seat.group().to_string());
+        shares.push(Share { answer, tokens, topic: topic.unwrap_or_default(), group });
     }
+    let reply = corr.is_some() || session.dialect == Dialect::Plain;
+    let all = all_of(Arc::clone(&session.edge), shares, refused);
+    let corr = corr.cloned();
+    session.answers.push(
+        async move {
+            let (result, refused) = all.await;
+            Done { corr, reply, result, refused }
+        }
+        .boxed(),
+    );
     Ok(())
+}
+
+/// One answer for all subscriptions of an ACKS. Of ranges, what is not out is passed over.
+async fn all_of(
+    edge: Arc<Edge>,
+    shares: Vec<Share>,
+    mut refused: Vec<RefusedToken>,
+) -> (Result<Success, Rejection>, Vec<RefusedToken>) {
+    let mut accepted = 0;
+    let mut failure = None;
+    for Share { answer, tokens, topic, group } in shares {
+        let reply = match answer.await {
+            Ok(reply) => reply,
+            Err(error) => return (Err(error.into()), refused),
+        };
+        edge.metrics.acked.add(&topic, &group, reply.accepted);
+        accepted += reply.accepted;
+        for one in &reply.refused {
+            let why = Rejection::from(one.why);
+            if let Some(&token) = tokens.get(one.item as usize) {
+                refused.push(refused_token(token, why.code));
+            }
+            failure = failure.or(Some(why));
+        }
+    }
+    let nothing = accepted == 0 && (failure.is_some() || !refused.is_empty());
+    let result = if nothing {
+        Err(failure.unwrap_or(Rejection::plain(Code::UnknownId)))
+    } else {
+        Ok(Success { accepted: Some(accepted), ..Success::default() })
+    };
+    (result, refused)
+}
+
+fn refused_token(token: DeliveryToken, code: Code) -> RefusedToken {
+    RefusedToken { token, code: code.as_str().into() }
 }
 
 fn span(session: &Session, range: &AckRange) -> Result<AckTarget, Rejection> {
@@ -195,10 +251,9 @@ fn wait(session: &Session, answer: Answer, asked: Asked) {
     let reply = asked.corr.is_some() || session.dialect == Dialect::Plain;
     let edge = Arc::clone(&session.edge);
     let answered = answer.map(move |answered| {
-        let many = asked.what == What::Acks;
         if let Ok(reply) = &answered {
             match asked.what {
-                What::Ack | What::Acks => {
+                What::Ack => {
                     edge.metrics.acked.add(&asked.topic, &asked.group, reply.accepted);
                 }
                 What::Nack => edge.metrics.nacked.add(&asked.topic, &asked.group, reply.accepted),
@@ -207,14 +262,10 @@ fn wait(session: &Session, answer: Answer, asked: Asked) {
         }
         let result =
             answered.map_err(Rejection::from).and_then(|reply| match reply.refused.first() {
-                Some(refused) if !many || reply.accepted == 0 => Err(refused.why.into()),
-                _ => Ok(Success {
-                    id: asked.id,
-                    accepted: many.then_some(reply.accepted),
-                    ..Success::default()
-                }),
+                Some(refused) => Err(refused.why.into()),
+                None => Ok(Success { id: asked.id, ..Success::default() }),
             });
-        Done { corr: asked.corr, reply, result }
+        Done { reply, ..Done::new(asked.corr, result) }
     });
     session.answers.push(answered.boxed());
 }

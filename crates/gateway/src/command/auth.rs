@@ -1,8 +1,7 @@
 use promethean_event::frame::Corr;
 
-use crate::access::{Action, Resource};
 use crate::rejection::{Code, Rejection};
-use crate::session::{Done, Session, Subscription};
+use crate::session::{Done, Session};
 
 /// Who the client is, or still is: a second AUTH must be for the same subject.
 pub(super) fn run(session: &mut Session, corr: Option<Corr>, token: &str) -> Result<(), Rejection> {
@@ -25,34 +24,23 @@ pub(super) fn run(session: &mut Session, corr: Option<Corr>, token: &str) -> Res
         return Err(refusal);
     }
     let was_expired = session.is_expired();
-    let lost: Vec<u32> = session
-        .subscriptions
-        .iter()
-        .filter(|(_, one)| !still_allowed(&principal, one))
-        .map(|(number, _)| *number)
-        .collect();
-    for number in lost {
-        session.subscriptions.remove(&number);
-        let refusal = Rejection::new(Code::Forbidden, format!("subscription {number} has ended"));
-        session.refuse(None, &refusal);
+    if session.presence.is_none() {
+        match session.edge.attend(&principal, session.peer.address.ip()) {
+            Ok(presence) => session.presence = presence,
+            Err(refusal) => {
+                session.refuse(corr.as_ref(), &refusal);
+                return Err(refusal);
+            }
+        }
     }
     let success = crate::session::Success {
         expires_at: principal.expires_at_ms(),
         ..crate::session::Success::default()
     };
-    session.know(principal);
+    session.adopt(principal);
     if was_expired {
         super::flow::resume_all(session);
     }
-    session.answer(Done { corr, reply: true, result: Ok(success) });
+    session.answer(Done::new(corr, Ok(success)));
     Ok(())
-}
-
-fn still_allowed(principal: &crate::access::Principal, subscription: &Subscription) -> bool {
-    let group = subscription.group.as_ref();
-    subscription.topics.iter().all(|pattern| match group {
-        Some(_) => principal.policy().allows(Action::Subscribe, Resource::Pattern(pattern, group)),
-        // A tail was opened with the rights of then.
-        None => principal.policy().allows(Action::Read, Resource::Pattern(pattern, None)),
-    })
 }

@@ -13,7 +13,7 @@ pub(super) fn find(session: &Session, target: &Target) -> Result<u32, Rejection>
 
 pub(super) fn done(session: &mut Session, corr: Option<&Corr>) {
     let result = Ok(Success::default());
-    session.answer(Done { corr: corr.cloned(), reply: true, result });
+    session.answer(Done::new(corr.cloned(), result));
 }
 
 /// Nothing new; what is out stays out.

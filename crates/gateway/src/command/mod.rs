@@ -81,6 +81,11 @@ pub(crate) async fn run(
     };
     if let Err(refusal) = outcome {
         session.refuse(corr.as_ref(), &refusal);
+        let (since, now) = (session.abused, session.edge.clock.elapsed());
+        let abused = since.map(|since| now.saturating_sub(since));
+        if abused.is_some_and(|abused| abused >= session.edge.settings.bounds.abuse) {
+            return Err(Rejection::plain(Code::RateLimited));
+        }
     }
     Ok(())
 }

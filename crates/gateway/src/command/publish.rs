@@ -36,7 +36,13 @@ pub(super) async fn run(
         event.check().map_err(|error| Rejection::new(Code::InvalidEvent, error.to_string()))?;
         ready.push(event);
     }
-    admit(session, principal, &ready)?;
+    if let Err(refusal) = admit(session, principal, &ready) {
+        // Who goes on regardless is closed after a while; who waits is let through in between.
+        let now = session.edge.clock.elapsed();
+        session.abused = session.abused.or(Some(now));
+        return Err(refusal);
+    }
+    session.abused = None;
     let known = session.edge.bus.topics();
     let all_known = ready.iter().all(|event| known.get(&event.topic).is_some());
     let with_places = batch || session.dialect == Dialect::V1;
@@ -95,6 +101,6 @@ fn store(
                 ..Success::default()
             }
         });
-        Done { corr, reply: true, result }
+        Done::new(corr, result)
     }
 }

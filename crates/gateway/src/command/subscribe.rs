@@ -90,7 +90,7 @@ pub(super) async fn run(
     }
     let sub = (session.dialect == Dialect::V1).then_some(number);
     let result = Ok(Success { sub, ..Success::default() });
-    session.answer(Done { corr: corr.cloned(), reply: true, result });
+    session.answer(Done::new(corr.cloned(), result));
     Ok(())
 }
 

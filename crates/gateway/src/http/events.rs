@@ -13,7 +13,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp, Topic};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answer;
@@ -22,11 +21,11 @@ use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
 use super::scan::{Scan, reader};
 use crate::access::Action;
-use crate::edge::stopped;
 use crate::filter::Expression;
 use crate::intake::write_cloud_event;
 use crate::rejection::{Code, Rejection};
 use crate::tail::{Begin, Followed, Tail, TailWish};
+use crate::tenure::Tenure;
 
 pub(super) const ENDPOINT: Endpoint = Endpoint {
     method: Verb::Get,
@@ -100,12 +99,7 @@ pub(super) async fn stream_of(
 ) -> Result<Response, Rejection> {
     let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
     let first = Bytes::from(format!("id: {}\n\n", id(&tail.cursors())));
-    let follow = Follow {
-        tail,
-        draining: call.edge.draining.subscribe(),
-        expires: call.principal.expires_at_ms().map(|ms| call.edge.clock.instant_of(ms)),
-        id,
-    };
+    let follow = Follow { tail, tenure: Tenure::new(&call.edge, &call.principal), id };
     let pieces = stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
         let piece = follow.piece().await?;
@@ -117,24 +111,16 @@ pub(super) async fn stream_of(
 
 struct Follow {
     tail: Tail,
-    draining: watch::Receiver<bool>,
-    expires: Option<tokio::time::Instant>,
+    tenure: Tenure,
     id: fn(&[Cursor]) -> String,
 }
 
 impl Follow {
     /// The next piece of the stream; `None` when it ends: the client connects again by itself.
     async fn piece(&mut self) -> Option<Bytes> {
-        let expired = async {
-            match self.expires {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         let followed = tokio::select! {
             followed = timeout(QUIET, self.tail.next()) => followed,
-            () = stopped(&mut self.draining) => return None,
-            () = expired => return None,
+            () = self.tenure.over() => return None,
         };
         let Ok(followed) = followed else {
             return Some(Bytes::from_static(b": quiet\n\n"));

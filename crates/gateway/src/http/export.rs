@@ -16,7 +16,8 @@ use super::scan::Scan;
 use crate::access::Action;
 use crate::edge::Edge;
 use crate::limits::PAGE_EVENTS_MAX;
-use crate::rejection::Rejection;
+use crate::rejection::{Code, Rejection};
+use crate::tenure::Tenure;
 
 pub(super) const ENDPOINT: Endpoint = Endpoint {
     method: Verb::Get,
@@ -31,9 +32,10 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
 async fn export(call: Call) -> Result<Response, Rejection> {
     let scan = Scan::of(&call).await?;
     let edge = Arc::clone(&call.edge);
-    let lines = stream::unfold(Some((scan, edge)), |state| async move {
-        let (scan, edge) = state?;
-        Some(step(scan, edge).await)
+    let tenure = Tenure::new(&edge, &call.principal);
+    let lines = stream::unfold(Some((scan, edge, tenure)), |state| async move {
+        let (scan, edge, tenure) = state?;
+        Some(step(scan, edge, tenure).await)
     });
     let mut response = answer::with_body(200, "application/x-ndjson", Body::from_stream(lines));
     let attachment = HeaderValue::from_static("attachment; filename=\"events.ndjson\"");
@@ -41,13 +43,18 @@ async fn export(call: Call) -> Result<Response, Rejection> {
     Ok(response)
 }
 
-type State = Option<(Scan, Arc<Edge>)>;
+type State = Option<(Scan, Arc<Edge>, Tenure)>;
 
 /// One page of lines. The next one is read only when this one is on its way: memory is constant.
-async fn step(mut scan: Scan, edge: Arc<Edge>) -> (io::Result<Bytes>, State) {
+async fn step(mut scan: Scan, edge: Arc<Edge>, tenure: Tenure) -> (io::Result<Bytes>, State) {
     scan.extend(&edge);
     let mut out = Vec::new();
-    let last = match scan.page(&edge, PAGE_EVENTS_MAX).await {
+    let page = if tenure.lasts() {
+        scan.page(&edge, PAGE_EVENTS_MAX).await
+    } else {
+        Err(Rejection::plain(Code::TokenExpired))
+    };
+    let last = match page {
         Ok(found) => {
             for stored in &found.events {
                 write_event(&mut out, &stored.event);
@@ -60,7 +67,7 @@ async fn step(mut scan: Scan, edge: Arc<Edge>) -> (io::Result<Bytes>, State) {
                 line(&mut out, &json!({ "unreadable": event }));
             }
             match found.next {
-                Some(_) => return (Ok(out.into()), Some((scan, edge))),
+                Some(_) => return (Ok(out.into()), Some((scan, edge, tenure))),
                 None => json!({ "end": { "complete": true } }),
             }
         }

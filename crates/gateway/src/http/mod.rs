@@ -29,6 +29,8 @@ mod groups;
 
 mod latest;
 
+mod keys;
+
 mod partitions;
 
 mod dead_letters;
@@ -85,6 +87,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     let mut all = vec![upgrade::ROOT, upgrade::WS, publish::ENDPOINT];
     all.extend([events::ENDPOINT, follow::ENDPOINT, event::ENDPOINT]);
     all.extend([replay::ENDPOINT, export::ENDPOINT, latest::ENDPOINT]);
+    all.extend([keys::KEYS, keys::HISTORY]);
     all.extend([topics::LIST, topics::DEFINE, topics::REMOVE, partitions::ENDPOINT]);
     all.extend([groups::CURSORS, groups::LAG, groups::SEEK, groups::SHOW]);
     all.extend([groups::DEFINE, groups::REMOVE]);

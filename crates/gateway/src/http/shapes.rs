@@ -50,6 +50,7 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         "topic" => json!({ "type": "string", "minLength": 1 }),
         "group" => group(),
         "id" => json!({ "type": "string", "format": "uuid" }),
+        "after" if endpoint.path == "/keys/{topic}" => json!({ "type": "string", "minLength": 1 }),
         "key" => json!({ "type": "string", "minLength": 1 }),
         "limit" if is_confluent(endpoint) => json!({ "type": "integer" }),
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": PAGE_EVENTS_MAX }),
@@ -63,6 +64,10 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
             json!({ "type": "string", "minLength": 1 })
         }
         "from" => json!({ "type": "integer", "minimum": 0 }),
+        "state" => {
+            json!({ "type": "string", "enum": ["waiting", "replayed", "discarded", "all"] })
+        }
+        "direction" => json!({ "type": "string", "enum": ["up", "down"] }),
         "by" => json!({ "type": "string", "enum": ["append", "event"] }),
         "partition" => number(0),
         "sample" => number(1),
@@ -77,6 +82,7 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         (endpoint.path, name),
         ("/replay" | "/export" | "/events", "topic")
             | ("/latest-by-key", "topic" | "key")
+            | ("/history/{topic}", "key")
             | ("/cursors", "group")
     );
     (schema, needed)

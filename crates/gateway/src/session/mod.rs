@@ -6,6 +6,8 @@
 //! to be written, how many publishes are under way, how long each step may take. When the session
 //! ends, its members leave their groups, and what was out to them goes to others at once.
 
+mod fragments;
+
 mod outbox;
 
 mod subscription;
@@ -17,18 +19,24 @@ mod state;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::ws::{Message, WebSocket};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use tokio::time::timeout_at;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::access::Principal;
+use crate::attendance::Presence;
 use crate::command;
 use crate::edge::{Edge, stopped};
 use crate::http::Peer;
-use crate::limits::{BAD_FRAMES_MAX, PIPELINE_MAX};
+use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, PIPELINE_MAX};
 use crate::rejection::{Code, Rejection};
 use deadlines::Due;
+pub(crate) use fragments::Fragments;
+use fragments::TooManyFragments;
 pub(crate) use outbox::Outbox;
 pub(crate) use state::{Done, Session, Success};
 pub(crate) use subscription::{Feed, Subscription};
@@ -45,21 +53,26 @@ pub(crate) enum Dialect {
     V1,
 }
 
+/// A connection after its upgrade.
+pub(crate) type WebSocket = WebSocketStream<Fragments<TokioIo<Upgraded>>>;
+
+/// Who is at the other end, and that it is there.
+pub(crate) type Known = (Principal, Option<Presence>);
+
 /// Serves a WebSocket to its end.
 pub(crate) async fn run(
     edge: Arc<Edge>,
     socket: WebSocket,
     peer: Peer,
     dialect: Dialect,
-    principal: Option<Principal>,
+    known: Option<Known>,
 ) {
     edge.metrics.sessions.fetch_add(1, Ordering::Relaxed);
     let (sink, stream) = socket.split();
     let outbox = Arc::new(Outbox::new(edge.settings.bounds.outbox_bytes));
     let writer =
         tokio::spawn(outbox::write(sink, Arc::clone(&outbox), edge.settings.bounds.stalled));
-    let mut session =
-        Session::new(Arc::clone(&edge), Arc::clone(&outbox), peer, dialect, principal);
+    let mut session = Session::new(Arc::clone(&edge), Arc::clone(&outbox), peer, dialect, known);
     session.greet();
     let mut stream = stream;
     let end = serve(&mut session, &mut stream).await;
@@ -82,6 +95,7 @@ pub(crate) async fn run(
 /// Until the client leaves (`None`) or has to go.
 async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Option<Rejection> {
     let mut draining = session.edge.draining.subscribe();
+    let mut rights = session.edge.rights.subscribe();
     loop {
         let due = session.deadlines.next();
         let room = session.outbox.has_room();
@@ -91,6 +105,12 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
         tokio::select! {
             biased;
             () = stopped(&mut draining), if !*drain => session.drain(),
+            // The sender lives as long as the edge.
+            Ok(()) = rights.changed() => {
+                if let Err(refusal) = session.recheck() {
+                    return Some(refusal);
+                }
+            }
             Some(done) = publishes.next(), if !publishes.is_empty() => session.answer(done),
             Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),
             (number, told) = subscription::next(subscriptions), if room => {
@@ -98,7 +118,7 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
             }
             message = stream.next(), if publishes.len() < PIPELINE_MAX => match message {
                 None => return None,
-                Some(Err(error)) => return Some(protocol_fault(error)),
+                Some(Err(error)) => return Some(protocol_fault(&error)),
                 Some(Ok(Message::Close(_))) => return None,
                 Some(Ok(message)) => {
                     if let Err(refusal) = receive(session, message).await {
@@ -130,7 +150,9 @@ async fn receive(session: &mut Session, message: Message) -> Result<(), Rejectio
     let text = match message {
         Message::Text(text) => text,
         Message::Binary(_) => return Err(Rejection::plain(Code::BinaryFrame)),
-        Message::Ping(_) | Message::Pong(_) | Message::Close(_) => return Ok(()),
+        Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {
+            return Ok(());
+        }
     };
     let frame = bytes::Bytes::from(text);
     let (corr, parsed) = promethean_event::frame::ClientFrame::parse(&frame);
@@ -154,12 +176,16 @@ async fn receive(session: &mut Session, message: Message) -> Result<(), Rejectio
 }
 
 /// What the client did wrong on the level of WebSockets.
-fn protocol_fault(error: axum::Error) -> Rejection {
-    use tokio_tungstenite::tungstenite::Error as E;
-    let code = match error.into_inner().downcast::<E>().map(|error| *error) {
-        Ok(E::Capacity(_)) => Code::TooLarge,
-        Ok(E::Utf8(_)) => Code::InvalidUtf8,
-        Ok(E::Protocol(_)) => Code::ProtocolError,
+fn protocol_fault(error: &tungstenite::Error) -> Rejection {
+    use tungstenite::Error as E;
+    let code = match error {
+        E::Capacity(_) => Code::TooLarge,
+        E::Utf8(_) => Code::InvalidUtf8,
+        E::Protocol(_) => Code::ProtocolError,
+        E::Io(error) if error.get_ref().is_some_and(|error| error.is::<TooManyFragments>()) => {
+            let detail = format!("a message has {FRAGMENTS_MAX} pieces at most");
+            return Rejection::new(Code::BadRequest, detail);
+        }
         _ => Code::Idle,
     };
     Rejection::plain(code)

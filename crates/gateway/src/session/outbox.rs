@@ -2,13 +2,15 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
 use futures_util::SinkExt;
 use futures_util::stream::SplitSink;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
+use super::WebSocket;
 use crate::limits::{OUTBOX_EVENTS_BYTES, WRITE_BUFFER_BYTES};
 
 /// What waits to be written to a WebSocket. Bounded twice: events are only put in while it is
@@ -92,8 +94,10 @@ impl Outbox {
 
     /// Says goodbye after what waits; nothing is put in any more.
     pub(super) fn close(&self, code: u16, reason: &'static str) {
-        let close =
-            Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }));
+        let close = Message::Close(Some(CloseFrame {
+            code: code.into(),
+            reason: Utf8Bytes::from_static(reason),
+        }));
         self.put(close);
         self.lock().closing = true;
         self.announce();
@@ -156,7 +160,7 @@ fn size(message: &Message) -> usize {
         + match message {
             Message::Text(text) => text.as_str().len(),
             Message::Binary(bytes) | Message::Ping(bytes) | Message::Pong(bytes) => bytes.len(),
-            Message::Close(_) => 0,
+            Message::Close(_) | Message::Frame(_) => 0,
         }
 }
 

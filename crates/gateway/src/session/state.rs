@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
-    Context, Corr, DeliveryToken, Gap, HelloLimits, Place, ServerFrame, write_event,
+    Context, Corr, DeliveryToken, Gap, HelloLimits, Place, RefusedToken, ServerFrame, write_event,
     write_event_frame,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
@@ -15,8 +16,9 @@ use promethean_event::{Event, EventId, Offset, Partition};
 use super::deadlines::{Deadlines, Due};
 use super::outbox::Outbox;
 use super::subscription::{Counted, News, OutDelivery, Subscription};
-use super::{Dialect, PROTOCOL};
+use super::{Dialect, Known, PROTOCOL};
 use crate::access::Principal;
+use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::http::Peer;
 use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_MAX};
@@ -31,6 +33,15 @@ pub(crate) struct Done {
     /// Whether the client wants to hear of success.
     pub(crate) reply: bool,
     pub(crate) result: Result<Success, Rejection>,
+    /// Deliveries that could not be acked.
+    pub(crate) refused: Vec<RefusedToken>,
+}
+
+impl Done {
+    /// A request whose client wants to hear of it.
+    pub(crate) const fn new(corr: Option<Corr>, result: Result<Success, Rejection>) -> Self {
+        Self { corr, reply: true, result, refused: Vec::new() }
+    }
 }
 
 /// What was achieved.
@@ -55,6 +66,10 @@ pub(crate) struct Session {
     pub(crate) publishes: FuturesOrdered<BoxFuture<'static, Done>>,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(crate) bucket: Bucket,
+    /// Since when every publish was refused for its rate.
+    pub(crate) abused: Option<Duration>,
+    /// Counts as one connection of its subject.
+    pub(crate) presence: Option<Presence>,
     pub(crate) drain: bool,
     pub(super) bad_frames: u32,
     pub(super) deadlines: Deadlines,
@@ -67,12 +82,12 @@ impl Session {
         outbox: Arc<Outbox>,
         peer: Peer,
         dialect: Dialect,
-        principal: Option<Principal>,
+        known: Option<Known>,
     ) -> Self {
         let now = edge.clock.instant();
         let bounds = edge.settings.bounds;
         let deadlines = Deadlines {
-            auth: principal.is_none().then_some(now + bounds.auth),
+            auth: known.is_none().then_some(now + bounds.auth),
             expiry: None,
             expired: None,
             ping: now + bounds.ping,
@@ -90,12 +105,15 @@ impl Session {
             publishes: FuturesOrdered::new(),
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
+            abused: None,
+            presence: None,
             drain: false,
             bad_frames: 0,
             deadlines,
             id: EventId::generate(),
         };
-        if let Some(principal) = principal {
+        if let Some((principal, presence)) = known {
+            session.presence = presence;
             session.know(principal);
         }
         session
@@ -142,26 +160,78 @@ impl Session {
     }
 
     pub(crate) fn refuse(&self, corr: Option<&Corr>, refusal: &Rejection) {
+        self.refuse_with(corr, refusal, &[]);
+    }
+
+    fn refuse_with(&self, corr: Option<&Corr>, refusal: &Rejection, refused: &[RefusedToken]) {
         self.edge.count_refusal(refusal.code);
         self.say(&ServerFrame::Err {
             corr,
             code: refusal.code.as_str(),
             msg: refusal.detail.as_ref().into(),
             retry_ms: refusal.retry_ms,
-            id: None,
+            sub: None,
+            refused,
         });
     }
 
+    /// Ends a subscription, and says why. What is out goes to others at once.
+    pub(crate) fn end(&mut self, number: u32, code: Code) {
+        let Some(ended) = self.subscriptions.remove(&number) else {
+            return;
+        };
+        self.edge.count_refusal(code);
+        let topics: Vec<&str> = ended.topics.iter().map(|topic| topic.as_str()).collect();
+        let of = ended.group.as_ref().map(|group| format!(" of group {group}"));
+        let (topics, of) = (topics.join(", "), of.unwrap_or_default());
+        self.say(&ServerFrame::Err {
+            corr: None,
+            code: code.as_str(),
+            msg: format!("the subscription to {topics}{of} has ended").into(),
+            retry_ms: None,
+            sub: (self.dialect == Dialect::V1).then_some(number),
+            refused: &[],
+        });
+    }
+
+    /// Who the client is, with rights that may be others than before: what they do not cover ends.
+    pub(crate) fn adopt(&mut self, principal: Principal) {
+        let lost: Vec<u32> = self
+            .subscriptions
+            .iter()
+            .filter(|(_, one)| !one.is_allowed(&principal))
+            .map(|(number, _)| *number)
+            .collect();
+        lost.into_iter().for_each(|number| self.end(number, Code::Forbidden));
+        self.know(principal);
+    }
+
+    /// It was changed who may do what: a token that was taken back has ended, another one may
+    /// allow less.
+    pub(super) fn recheck(&mut self) -> Result<(), Rejection> {
+        let Some(known) = self.principal.as_ref().filter(|_| !self.is_expired()) else {
+            return Ok(());
+        };
+        match self.edge.standing(known) {
+            None => self.deadlines.expiry = Some(self.edge.clock.instant()),
+            Some(now) if now == *known => {}
+            Some(now) if now.policy().is_empty() => return Err(Rejection::plain(Code::Forbidden)),
+            Some(now) => self.adopt(now),
+        }
+        Ok(())
+    }
+
     pub(crate) fn answer(&mut self, done: Done) {
-        let Done { corr, reply, result } = done;
+        let Done { corr, reply, result, refused } = done;
         match result {
-            Err(refusal) => self.refuse(corr.as_ref(), &refusal),
-            Ok(success) if reply => self.say(&ServerFrame::Ok {
+            Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused),
+            Ok(success) if reply || !refused.is_empty() => self.say(&ServerFrame::Ok {
                 corr: corr.as_ref(),
                 id: success.id,
                 places: &success.places,
                 sub: success.sub,
                 accepted: success.accepted,
+                refused: &refused,
                 expires_at: success.expires_at,
             }),
             Ok(_) => {}
@@ -242,10 +312,7 @@ impl Session {
             }
             News::Told(_) => {}
             News::Followed(found) => self.deliver_followed(number, found),
-            News::Ended => {
-                self.subscriptions.remove(&number);
-                self.refuse(None, &Rejection::new(Code::ReadOnly, "the subscription has ended"));
-            }
+            News::Ended => self.end(number, Code::ReadOnly),
         }
     }
 

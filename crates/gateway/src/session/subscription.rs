@@ -9,6 +9,7 @@ use promethean_event::{EventId, GroupName, Pattern, Topic};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::access::{Action, Principal, Resource};
 use crate::tail::{Followed, Tail};
 
 /// Where the events of a subscription come from.
@@ -72,6 +73,18 @@ impl Subscription {
                 self.group.as_ref() == Some(group) && self.topics.contains(topic)
             }
         }
+    }
+
+    /// Whether somebody may have it.
+    pub(crate) fn is_allowed(&self, principal: &Principal) -> bool {
+        let group = self.group.as_ref();
+        self.topics.iter().all(|pattern| match group {
+            Some(_) => {
+                principal.policy().allows(Action::Subscribe, Resource::Pattern(pattern, group))
+            }
+            // A tail was opened with the rights of then.
+            None => principal.policy().allows(Action::Read, Resource::Pattern(pattern, None)),
+        })
     }
 
     /// Follows topics in a task of its own, a few pages ahead at most.

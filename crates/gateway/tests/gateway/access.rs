@@ -4,6 +4,8 @@ use promethean_gateway::access::{Authenticator, MintedToken, TokenTable};
 use promethean_gateway::quota::Rate;
 use promethean_gateway::{Access, Rates};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::server::{TestServer, tokens};
 
 #[tokio::test]
@@ -18,6 +20,8 @@ async fn strangers_get_nothing() {
         "/lag",
         "/metrics",
         "/latest-by-key?topic=a&key=k",
+        "/keys/a",
+        "/history/a?key=k",
         "/ops/partitions",
         "/topics",
         "/groups/g",
@@ -156,6 +160,140 @@ async fn a_token_that_ends_during_a_connection() {
     assert_eq!(client.closed().await, 3000);
 }
 
+/// RELIABILITY 4.3: a token that is taken back is as one that has ended, for those who are
+/// connected too; what is out to them goes to others when they are closed.
+#[tokio::test]
+async fn a_token_that_is_taken_back_cuts_its_connections() {
+    let mint = |subject: &str| {
+        MintedToken::mint(subject, vec!["publish:**".into(), "subscribe:**".into()]).unwrap()
+    };
+    let (ann, again, bob) = (mint("ann"), mint("ann"), mint("bob"));
+    let table = |of: &[&MintedToken]| {
+        TokenTable::new(of.iter().map(|minted| minted.stored.clone())).unwrap()
+    };
+    let authenticator = Authenticator::new(table(&[&ann, &bob]), None, Vec::new());
+    let server = TestServer::with(Access::Required(Box::new(authenticator)), |settings| {
+        settings.bounds.expired = std::time::Duration::from_millis(300);
+    })
+    .await;
+    let auth = |minted: &MintedToken| format!(r#"{{"op":"AUTH","token":"{}"}}"#, minted.secret);
+    let mut cut = server.plain().await;
+    let mut renewed = server.plain().await;
+    let mut other = server.plain().await;
+    for (client, token) in [(&mut cut, &ann), (&mut renewed, &ann), (&mut other, &bob)] {
+        assert_eq!(client.ask(auth(token)).await["op"], "OK");
+    }
+    cut.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await;
+    assert_eq!(other.ask(r#"{"op":"PUBLISH","topic":"a","payload":1}"#).await["op"], "OK");
+    cut.next_of("EVENT").await;
+    assert_eq!(other.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await["op"], "OK");
+    // An event stream ends, too.
+    let mut streamed = tokio::net::TcpStream::connect(server.at).await.unwrap();
+    let head = format!(
+        "GET /events?topic=a HTTP/1.1\r\nhost: {}\r\nconnection: close\r\naccept: text/event-stream\r\nauthorization: Bearer {}\r\n\r\n",
+        server.at, ann.secret
+    );
+    streamed.write_all(head.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains("id: ") {
+        assert_ne!(streamed.read_buf(&mut heard).await.unwrap(), 0);
+    }
+    server.handle.install_tokens(table(&[&again, &bob]));
+    streamed.read_to_end(&mut heard).await.unwrap();
+    assert!(heard.ends_with(b"0\r\n\r\n"), "in order");
+
+    assert_eq!(renewed.next_of("ERR").await["code"], "token_expired");
+    assert_eq!(renewed.ask(auth(&ann)).await["code"], "unauthorized");
+    assert_eq!(renewed.ask(auth(&again)).await["op"], "OK");
+    assert_eq!(cut.next_of("ERR").await["code"], "token_expired");
+    let late = cut.ask(r#"{"op":"PUBLISH","topic":"a","payload":2}"#).await;
+    assert_eq!(late["code"], "token_expired");
+    assert_eq!(cut.closed().await, 3000);
+    // Long before the lease would have run out.
+    let event = other.next_of("EVENT").await;
+    assert_eq!((&event["event"]["payload"], &event["ctx"]["attempt"]), (&1.into(), &2.into()));
+    // Whoever has another token hears nothing of it.
+    let fine = r#"{"op":"PUBLISH","topic":"b","payload":2}"#;
+    assert_eq!(renewed.ask(fine).await["op"], "OK");
+    assert_eq!(other.ask(fine).await["op"], "OK");
+}
+
+/// RELIABILITY 4.4: other rights reach those who are connected.
+#[tokio::test]
+async fn rights_that_are_changed_reach_open_connections() {
+    let scopes = |scopes: &[&str]| scopes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut ann = MintedToken::mint("ann", scopes(&["subscribe:**", "publish:**"])).unwrap();
+    let table = |of: &MintedToken| TokenTable::new([of.stored.clone()]).unwrap();
+    let authenticator = Authenticator::new(table(&ann), None, Vec::new());
+    let server = TestServer::with(Access::Required(Box::new(authenticator)), |_| {}).await;
+    let mut client = server.negotiated().await;
+    assert_eq!(
+        client.ask(format!(r#"{{"op":"AUTH","token":"{}"}}"#, ann.secret)).await["op"],
+        "OK"
+    );
+    let mut subs = Vec::new();
+    for topic in ["a", "b"] {
+        let frame =
+            format!(r#"{{"op":"SUBSCRIBE","topic":"{topic}","group":"g-{topic}","corr":1}}"#);
+        subs.push(client.ask(frame).await["sub"].as_u64().unwrap());
+    }
+    ann.stored.scopes = scopes(&["subscribe:a", "publish:**"]);
+    server.handle.install_tokens(table(&ann));
+    let ended = client.next_of("ERR").await;
+    assert_eq!((&ended["code"], &ended["sub"]), (&"forbidden".into(), &subs[1].into()), "{ended}");
+    assert!(ended["corr"].is_null());
+    client
+        .say(r#"{"op":"PUBLISH","events":[{"topic":"b","payload":1},{"topic":"a","payload":1}]}"#)
+        .await;
+    assert_eq!(client.next_of("EVENT").await["topic"], "a");
+    ann.stored.scopes = Vec::new();
+    server.handle.install_tokens(table(&ann));
+    assert_eq!(client.closed().await, 3003);
+}
+
+/// RELIABILITY 4.2: 50 connections of a subject, unless it is on this machine.
+#[tokio::test]
+async fn connections_of_a_subject_are_bounded() {
+    let Some(outside) = super::server::own_address() else {
+        return;
+    };
+    let (access, secrets) = tokens(&[&["publish:**"], &["publish:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.bounds.connections_per_subject = 2;
+        settings.listen = vec!["0.0.0.0:0".parse().unwrap()];
+        settings.waived = promethean_gateway::Waived { auth: false, tls: true };
+    })
+    .await;
+    let auth = |n: usize| format!(r#"{{"op":"AUTH","token":"{}"}}"#, secrets[n]);
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.plain_from(outside).await;
+        assert_eq!(client.ask(auth(0)).await["op"], "OK");
+        open.push(client);
+    }
+    let mut third = server.plain_from(outside).await;
+    let refused = third.ask(auth(0)).await;
+    assert_eq!(refused["code"], "limit");
+    assert!(refused["retry_ms"].as_u64().is_some());
+    assert_eq!(third.closed().await, 1013);
+    let head = format!(
+        "GET /ws HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nauthorization: Bearer {}\r\n\r\n",
+        server.at, secrets[0]
+    );
+    let answer = server.raw_from(outside, head.as_bytes()).await;
+    assert_eq!((answer.status, answer.code().as_str()), (429, "limit"));
+    assert!(answer.head.contains("retry-after"));
+    // Others, and one after another, have room.
+    assert_eq!(server.plain_from(outside).await.ask(auth(1)).await["op"], "OK");
+    drop(open.pop());
+    loop {
+        let mut next = server.plain_from(outside).await;
+        if next.ask(auth(0)).await["op"] == "OK" {
+            break;
+        }
+    }
+}
+
 #[tokio::test]
 async fn origins_hosts_and_tokens_in_addresses() {
     let server = TestServer::with(Access::Anonymous, |settings| {
@@ -217,7 +355,7 @@ async fn pages_of_named_origins_read_answers() {
 async fn rates_refuse_with_a_time_to_wait() {
     let one = Rate::per_second(2).ok();
     let server = TestServer::with(Access::Anonymous, |settings| {
-        settings.rates = Rates { connection: one, principal: None, topic: None };
+        settings.rates = Rates { connection: one, ..Rates::default() };
     })
     .await;
     let mut client = server.plain().await;
@@ -231,7 +369,7 @@ async fn rates_refuse_with_a_time_to_wait() {
     assert_eq!(client.ask(many).await["code"], "too_large");
 
     let server = TestServer::with(Access::Anonymous, |settings| {
-        settings.rates = Rates { connection: None, principal: None, topic: Rate::new(1, 1).ok() };
+        settings.rates = Rates { topic: Rate::new(1, 1).ok(), ..Rates::default() };
     })
     .await;
     assert_eq!(server.post("/publish/a", "1").await.status, 201);
@@ -239,6 +377,42 @@ async fn rates_refuse_with_a_time_to_wait() {
     assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
     assert!(refused.head.contains("retry-after: 1"));
     assert_eq!(server.post("/publish/b", "1").await.status, 201);
+}
+
+/// RELIABILITY 4.2: over all connections of a principal; and who goes on regardless has to go.
+#[tokio::test]
+async fn rates_of_a_principal_and_their_abuse() {
+    let (access, secrets) = tokens(&[&["publish:**"], &["publish:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.rates = Rates { principal: Rate::per_minute(2).ok(), ..Rates::default() };
+        settings.bounds.abuse = std::time::Duration::from_millis(200);
+    })
+    .await;
+    let mut clients = Vec::new();
+    for secret in [&secrets[0], &secrets[0], &secrets[1]] {
+        let mut client = server.plain().await;
+        client.ask(format!(r#"{{"op":"AUTH","token":"{secret}"}}"#)).await;
+        clients.push(client);
+    }
+    let frame = r#"{"op":"PUBLISH","topic":"a","payload":1}"#;
+    assert_eq!(clients[0].ask(frame).await["op"], "OK");
+    assert_eq!(clients[1].ask(frame).await["op"], "OK");
+    let refused = clients[0].ask(frame).await;
+    assert_eq!(refused["code"], "rate_limited");
+    assert!(refused["retry_ms"].as_u64().unwrap() > 1_000);
+    assert_eq!(clients[2].ask(frame).await["op"], "OK", "another principal");
+    let bearer = format!("Bearer {}", secrets[0]);
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    let answer = server.send("POST", "/publish/a", &headers, b"1").await;
+    assert_eq!((answer.status, answer.code().as_str()), (429, "rate_limited"));
+    assert!(answer.head.contains("retry-after"));
+    use futures_util::SinkExt;
+    use tokio_tungstenite::tungstenite::Message;
+    while clients[0].socket.send(Message::text(frame)).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(clients[0].closed().await, 1008 | 1006));
+    assert_eq!(clients[1].ask(frame).await["code"], "rate_limited", "it asked only once");
 }
 
 #[tokio::test]

@@ -120,6 +120,56 @@ async fn slow_heads_and_bodies() {
     assert_eq!((answer.status, answer.code().as_str()), (408, "slow_request"));
 }
 
+/// Each byte comes in time, and the whole does not.
+#[tokio::test]
+async fn a_body_that_never_ends() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.body_idle = Duration::from_secs(20);
+        settings.bounds.body = Duration::from_millis(300);
+    })
+    .await;
+    let stream = TcpStream::connect(server.at).await.unwrap();
+    let (mut reading, mut writing) = stream.into_split();
+    let head = format!(
+        "POST /publish/a HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n1",
+        server.at
+    );
+    writing.write_all(head.as_bytes()).await.unwrap();
+    let drip = tokio::spawn(async move { while writing.write_all(b"1").await.is_ok() {} });
+    let mut heard = Vec::new();
+    let _ = reading.read_to_end(&mut heard).await;
+    drip.abort();
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(heard.starts_with("HTTP/1.1 408") && heard.contains("slow_request"), "{heard}");
+    assert_eq!(server.get("/ops/partitions").await.json()["partitions"], serde_json::json!([]));
+}
+
+/// A message of empty pieces would have no end, and no size.
+#[tokio::test]
+async fn messages_in_too_many_pieces() {
+    let server = TestServer::open().await;
+    let upgrade = format!(
+        "GET /ws HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.at
+    );
+    for (pieces, code) in [(64usize, 1000u16), (65, 1008), (10_000, 1008)] {
+        let mut bytes = upgrade.clone().into_bytes();
+        bytes.extend(b"\x01\x81\0\0\0\0{");
+        bytes.extend(b"\x00\x80\0\0\0\0".repeat(pieces - 2));
+        bytes.extend(b"\x80\x81\0\0\0\0}");
+        // A goodbye, which is answered if it is got to.
+        bytes.extend(b"\x88\x82\0\0\0\0\x03\xe8");
+        let mut stream = TcpStream::connect(server.at).await.unwrap();
+        let _ = stream.write_all(&bytes).await;
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard).await;
+        let close = heard.windows(2).rposition(|head| head[0] == 0x88).unwrap();
+        let got = u16::from_be_bytes([heard[close + 2], heard[close + 3]]);
+        assert_eq!(got, code, "{pieces} pieces: {heard:?}");
+    }
+    assert_eq!(server.get("/livez").await.status, 200);
+}
+
 #[tokio::test]
 async fn frames_that_are_none() {
     let server = TestServer::open().await;

@@ -107,3 +107,53 @@ async fn subscriptions_of_a_connection_are_bounded() {
     }
     assert_eq!(client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"x"}"#).await["code"], "limit");
 }
+
+/// Of many acks, those that are refused are named; one answer for all of them, asked for or not.
+#[tokio::test]
+async fn acks_that_are_refused_are_named() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let mut tokens = Vec::new();
+    for topic in ["a", "b"] {
+        let subscribe = format!(
+            r#"{{"op":"SUBSCRIBE","topic":"{topic}","group":"g-{topic}","opts":{{"batch":true}},"corr":1}}"#
+        );
+        assert_eq!(client.ask(subscribe).await["op"], "OK");
+        client.say(format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":1,"corr":2}}"#)).await;
+        let frame = client.next_of("EVENTS").await;
+        tokens.push(frame["events"][0]["ctx"]["token"].as_str().unwrap().to_owned());
+    }
+    let ack = format!(r#"{{"op":"ACK","token":"{}","corr":"a"}}"#, tokens[0]);
+    client.say(ack).await;
+    while client.next_of("OK").await["corr"] != "a" {}
+    // A subscription that there is not: the first part of a token.
+    let strange = format!("63{}", &tokens[1][tokens[1].find('-').unwrap()..]);
+    let (done, open) = (&tokens[0], &tokens[1]);
+    let acks =
+        |corr: &str| format!(r#"{{"op":"ACKS","tokens":["{open}","{done}","{strange}"]{corr}}}"#);
+    let ok = client.ask(acks(r#","corr":"m""#)).await;
+    assert_eq!((&ok["op"], &ok["corr"], &ok["accepted"]), (&"OK".into(), &"m".into(), &1.into()));
+    let named = |frame: &serde_json::Value| {
+        let mut named: Vec<(String, String)> = frame["refused"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| {
+                let text = |name: &str| one[name].as_str().unwrap().to_owned();
+                (text("token"), text("code"))
+            })
+            .collect();
+        named.sort();
+        named
+    };
+    let mut expected =
+        vec![(done.clone(), "conflict".to_owned()), (strange.clone(), "unknown_id".to_owned())];
+    expected.sort();
+    assert_eq!(named(&ok), expected);
+    // Nothing of it is left to be acked: said without being asked for, and once.
+    let err = client.ask(acks("")).await;
+    assert_eq!((&err["op"], &err["code"]), (&"ERR".into(), &"conflict".into()), "{err}");
+    assert_eq!(named(&err).len(), 3);
+    let pause = r#"{"op":"PAUSE","sub":1,"corr":"p"}"#;
+    assert_eq!(client.ask(pause).await["corr"], "p");
+}

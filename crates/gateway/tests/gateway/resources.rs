@@ -28,6 +28,34 @@ async fn publishing_in_all_forms() {
 }
 
 #[tokio::test]
+async fn keys_and_the_past_of_one() {
+    let server = TestServer::open().await;
+    for (key, payload) in [("a1", "1"), ("b", "2"), ("a2", "3"), ("a1", "4"), ("a2", "null")] {
+        assert_eq!(server.post(&format!("/publish/t?key={key}"), payload).await.status, 201);
+    }
+    let shown = |page: &serde_json::Value| -> Vec<(String, String)> {
+        let events = page["events"].as_array().unwrap().iter();
+        events.map(|e| (e["key"].as_str().unwrap().into(), e["payload"].to_string())).collect()
+    };
+    let is = |key: &str, payload: &str| (key.to_owned(), payload.to_owned());
+    let all = server.get("/keys/t").await.json();
+    assert_eq!(shown(&all), [is("a1", "4"), is("a2", "null"), is("b", "2")]);
+    assert_eq!(all["more"], false);
+    let first = server.get("/keys/t?prefix=a&limit=1").await.json();
+    assert_eq!((shown(&first), &first["more"]), (vec![is("a1", "4")], &true.into()));
+    let second = server.get("/keys/t?prefix=a&limit=1&after=a1").await.json();
+    assert_eq!(shown(&second), [is("a2", "null")]);
+    let past = server.get("/history/t?key=a1").await.json();
+    assert_eq!(shown(&past), [is("a1", "4"), is("a1", "1")]);
+    assert_eq!(shown(&server.get("/history/t?key=a1&limit=1").await.json()).len(), 1);
+    assert_eq!(server.get("/history/t?key=none").await.json()["events"], serde_json::json!([]));
+    for wrong in ["/keys/t?limit=0", "/keys/t?after=", "/history/t", "/history/t?key=", "/keys/T"] {
+        assert_eq!(server.get(wrong).await.status, 400, "{wrong}");
+    }
+    assert_eq!(server.get("/keys/none").await.code(), "not_found");
+}
+
+#[tokio::test]
 async fn idempotency() {
     let server = TestServer::open().await;
     let headers = [("content-type", "application/json"), ("idempotency-key", "order-7")];

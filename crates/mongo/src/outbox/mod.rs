@@ -38,7 +38,7 @@
 //! # A row
 //!
 //! A document of the collection `outbox`. A program in another language adds one in its own
-//! transaction; `docs/how-to/outbox.md` tells how. It gives `_id` (the id of the event), `topic`,
+//! transaction; `docs/outbox.md` tells how. It gives `_id` (the id of the event), `topic`,
 //! `payload`, and `added` as an empty timestamp, which the server fills with its own time as it
 //! inserts: that is the order of adding, whatever the clocks of the programs say.
 //!

@@ -29,7 +29,7 @@ pub(crate) struct Add {
     name: String,
     /// Connection string of the MongoDB, a replica set.
     #[arg(long, value_name = "URL", env = "PROM_CHANGEFEED_URL", hide_env_values = true)]
-    url: String,
+    mongo: String,
     /// The collection, as `database.collection`.
     #[arg(long, value_name = "NAME")]
     collection: String,
@@ -179,7 +179,7 @@ impl Add {
     fn definition(&self) -> Value {
         let mut definition = Map::new();
         for (name, value) in [
-            ("url", Some(&self.url)),
+            ("url", Some(&self.mongo)),
             ("collection", Some(&self.collection)),
             ("topic", Some(&self.topic)),
             ("key", self.key.as_ref()),

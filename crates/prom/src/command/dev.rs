@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use promethean_gateway::{Access, PORT, Settings};
+use promethean_gateway::{Access, Bounds, PORT, Settings};
 
 use super::Status;
-use super::server::{self, Hosting, OnStorageError, Reload};
+use super::server::{self, Hosting, OnStorageError, Reload, Time};
 use crate::manifest::{Manifest, StoreKind};
 use crate::output::Output;
 
@@ -25,6 +26,14 @@ pub(crate) struct Dev {
     /// Let this machine's processes send heartbeats, and a projector tell who is alive.
     #[arg(long)]
     demo: bool,
+    /// Let in only who has a token, as `prom serve` does. The first one is made, and kept in a
+    /// file that only this user can read.
+    #[arg(long)]
+    auth: bool,
+    /// For tests: the clock stands still. A line `advance MILLISECONDS` on standard input lets time
+    /// go by, and is answered by `advanced MILLISECONDS` on standard output.
+    #[arg(long, conflicts_with_all = ["demo", "data"])]
+    test_clock: bool,
     /// Web origin whose pages may connect, such as `http://localhost:5173`; may be given several
     /// times [default: none but its own].
     #[arg(long, value_name = "ORIGIN")]
@@ -34,6 +43,9 @@ pub(crate) struct Dev {
 pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
     let manifest = server::manifest(dev.config.as_deref())?;
     let mut settings = Settings::local(Access::Anonymous);
+    if dev.test_clock {
+        settings.bounds = unhurried(settings.bounds);
+    }
     settings.listen = vec![address(dev, manifest.as_ref())];
     settings.origins.clone_from(&dev.origin);
     let mut data = dev.data.clone();
@@ -46,26 +58,82 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         let kept = store.path.as_ref().filter(|_| store.kind != Some(StoreKind::Memory));
         data = data.or_else(|| kept.map(|path| manifest.resolve(path)));
     }
+    let mut reload = Reload::default();
+    let mut auth = "off, this machine only          (turn on: prom dev --auth)".to_owned();
+    // What is kept nowhere has its token in a directory that goes when the server does.
+    let mut scratch = None;
+    if dev.auth {
+        let folder = match &data {
+            Some(data) => data.clone(),
+            None => scratch.insert(Scratch::make()?).0.clone(),
+        };
+        super::private_directory(&folder)?;
+        let file = folder.join("tokens.json");
+        settings.access = super::serve::own_tokens(&folder, &file, output)?;
+        auth = format!("on              (token: {})", folder.join("admin.token").display());
+        reload.tokens = Some(file);
+    }
     let storage = match &data {
         None => {
             "memory - everything is lost on exit   (keep it: prom dev --data ./prom-data)".into()
         }
         Some(data) => format!("{}", data.display()),
     };
-    let described =
-        Described { storage, manifest: manifest.as_ref().map(Manifest::summary), demo: dev.demo };
+    let described = Described {
+        storage,
+        auth,
+        manifest: manifest.as_ref().map(Manifest::summary),
+        demo: dev.demo,
+    };
     let hosting = Hosting {
         settings,
         data,
-        reload: Reload::default(),
+        reload,
         demo: dev.demo,
         options: server::options(manifest.as_ref(), false),
         banner: Box::new(move |addresses| banner(addresses, &described)),
         manifest,
         watch: true,
         on_storage_error: OnStorageError::default(),
+        time: if dev.test_clock { Time::Told } else { Time::Real },
     };
-    server::start(output, hosting)
+    let done = server::start(output, hosting);
+    drop(scratch);
+    done
+}
+
+/// Time that is told may go by in leaps: nobody is late for it. Stopping is by the real one.
+const fn unhurried(bounds: Bounds) -> Bounds {
+    const LONG: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+    Bounds {
+        handshake: LONG,
+        head: LONG,
+        body_idle: LONG,
+        body: LONG,
+        auth: LONG,
+        ping: LONG,
+        idle: LONG,
+        stalled: LONG,
+        ..bounds
+    }
+}
+
+/// A directory that is removed with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> anyhow::Result<Self> {
+        let name = format!("prom-dev-{}", promethean_event::EventId::generate());
+        let path = std::env::temp_dir().join(name);
+        super::private_directory(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Port of this machine only: whoever reaches it may do anything.
@@ -79,12 +147,13 @@ fn address(dev: &Dev, manifest: Option<&Manifest>) -> SocketAddr {
 /// What a banner says.
 struct Described {
     storage: String,
+    auth: String,
     manifest: Option<String>,
     demo: bool,
 }
 
 fn banner(addresses: &[SocketAddr], described: &Described) -> String {
-    let Described { storage, manifest, demo } = described;
+    let Described { storage, auth, manifest, demo } = described;
     let Some(address) = addresses.first() else {
         return String::new();
     };
@@ -96,7 +165,7 @@ fn banner(addresses: &[SocketAddr], described: &Described) -> String {
         format!("  WebSocket     ws://{address}/ws"),
         format!("  Metrics       http://{address}/metrics"),
         format!("  Storage       {storage}"),
-        "  Auth          off, this machine only          (turn on: prom serve)".to_owned(),
+        format!("  Auth          {auth}"),
     ];
     let mut text = lines.join("\n");
     if let Some(manifest) = manifest {

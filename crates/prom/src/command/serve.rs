@@ -13,7 +13,7 @@ use promethean_gateway::access::{
 use promethean_gateway::{Access, Rates, Settings, TlsFiles, Waived};
 
 use super::Status;
-use super::server::{self, Hosting, OnStorageError, Reload};
+use super::server::{self, Hosting, OnStorageError, Reload, Time};
 use crate::manifest::{AuthMode, Document, Manifest, StoreKind};
 use crate::output::Output;
 
@@ -106,6 +106,7 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
         manifest,
         watch: false,
         on_storage_error: serve.on_storage_error,
+        time: Time::Real,
     };
     server::start(output, hosting)
 }
@@ -181,6 +182,15 @@ fn authenticator(
         first_token(data, file, output)?;
     }
     Ok(Authenticator::new(server::read_tokens(file)?, jwt(serve)?, Vec::new()))
+}
+
+/// Static tokens only, with a first one if there is none.
+pub(super) fn own_tokens(data: &Path, file: &Path, output: &Output) -> anyhow::Result<Access> {
+    if !file.exists() {
+        first_token(data, file, output)?;
+    }
+    let tokens = server::read_tokens(file)?;
+    Ok(Access::Required(Box::new(Authenticator::new(tokens, None, Vec::new()))))
 }
 
 fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use promethean::memory::MemoryStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
+use promethean_gateway::quota::Rate;
 use promethean_gateway::{Server, ServerHandle, Settings, StartError};
 
 use super::{Status, apply};
@@ -23,6 +25,7 @@ use crate::manifest::{Document, Manifest, Plan, Severity, modified};
 use crate::output::Output;
 use crate::reach::{Reach, announce};
 use crate::shelf::{self, Workshop};
+use crate::told_time;
 
 /// What to tell a person once the server listens.
 pub(super) type Banner = Box<dyn FnOnce(&[SocketAddr]) -> String>;
@@ -42,6 +45,16 @@ pub(super) struct Hosting {
     /// Whether the manifest is read again when it changes.
     pub(super) watch: bool,
     pub(super) on_storage_error: OnStorageError,
+    pub(super) time: Time,
+}
+
+/// By which clock it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Time {
+    /// That of the machine.
+    Real,
+    /// One that a test moves.
+    Told,
 }
 
 /// What a server does when a write or a sync has failed. Nothing is written any more in any case:
@@ -55,7 +68,7 @@ pub(super) enum OnStorageError {
     Readonly,
 }
 
-/// What is read again on SIGHUP, besides the certificate.
+/// What is read again on SIGHUP, besides the certificate; tokens also when they have changed.
 #[derive(Debug, Default)]
 pub(super) struct Reload {
     /// Key set of the issuer.
@@ -85,6 +98,13 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     let document = &manifest.document;
     if let Some(time) = document.server.drain_timeout {
         settings.bounds.drain = Duration::from_millis(time.0);
+    }
+    if let Some(max) = document.server.connections_per_subject {
+        settings.bounds.connections_per_subject = max;
+    }
+    if let Some(count) = document.server.auth_failures_per_minute {
+        // None of zero: everybody is refused after the first one.
+        settings.rates.auth_failures = Rate::per_minute(count.max(1)).ok();
     }
     for (name, table) in &document.topic {
         let wanted = table.durability.or(document.defaults.topic.durability);
@@ -122,11 +142,15 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
         }
         None => None,
     };
-    super::block_on(async move {
-        let bus = match store {
-            Some(store) => Bus::with_store(store, hosting.options.clone()),
-            None => Bus::with_store(
-                Arc::new(promethean::memory::MemoryStore::new()),
+    let time = hosting.time;
+    let work = async move {
+        let bus = match (store, time) {
+            (Some(store), _) => Bus::with_store(store, hosting.options.clone()),
+            (None, Time::Real) => {
+                Bus::with_store(Arc::new(MemoryStore::new()), hosting.options.clone())
+            }
+            (None, Time::Told) => Bus::with_store(
+                Arc::new(MemoryStore::with_runtime_clock()),
                 hosting.options.clone(),
             ),
         };
@@ -137,7 +161,11 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
         };
         bus.close().await;
         served
-    })
+    };
+    match time {
+        Time::Real => super::block_on(work),
+        Time::Told => told_time::block_on(work),
+    }
 }
 
 /// Views, causes and jobs, as the manifest and the demo have them.
@@ -192,7 +220,7 @@ async fn serve(
             output.progress(&format!("listening on {address}"));
         }
     }
-    let signals = tokio::spawn(signals(server.handle(), hosting.reload));
+    let signals = tokio::spawn(signals(server.handle(), hosting.reload, hosting.time));
     let watched = hosting.manifest.as_ref().filter(|_| hosting.watch);
     let ended = tokio::select! {
         () = server.run() => Ok(Status::Done),
@@ -239,7 +267,7 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A manifest is looked at so often.
+/// A manifest and the tokens are looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows a manifest whenever its file has changed. A broken one changes nothing.
@@ -311,35 +339,58 @@ fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
     }
 }
 
-/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again.
-async fn signals(handle: ServerHandle, reload: Reload) -> anyhow::Result<()> {
+/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again. Tokens are read
+/// whenever their file has changed.
+async fn signals(handle: ServerHandle, reload: Reload, time: Time) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut ticks = tokio::time::interval(LOOK);
+    let mut seen = reload.tokens.as_deref().and_then(modified);
     loop {
         tokio::select! {
-            _ = terminate.recv() => handle.stop(),
-            _ = interrupt.recv() => handle.stop(),
+            _ = terminate.recv() => stop(&handle, time),
+            _ = interrupt.recv() => stop(&handle, time),
             _ = hangup.recv() => {
-                let kept = |what: &str, error: &anyhow::Error| {
-                    // There is nowhere else to say it.
-                    let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
-                };
                 if let Err(error) = handle.reload() {
                     kept("certificates", &error.into());
                 }
                 if let Some(Err(error)) = reload.jwks.as_ref().map(|file| install(&handle, file)) {
                     kept("keys", &error);
                 }
-                match reload.tokens.as_ref().map(|file| read_tokens(file)) {
-                    Some(Ok(tokens)) => handle.install_tokens(tokens),
-                    Some(Err(error)) => kept("tokens", &error),
-                    None => {}
+                install_tokens(&handle, &reload);
+            }
+            // Nobody has to say that a token was made or revoked: it is to hold soon.
+            _ = ticks.tick() => {
+                let now = reload.tokens.as_deref().and_then(modified);
+                if now != seen {
+                    seen = now;
+                    install_tokens(&handle, &reload);
                 }
             }
         }
     }
+}
+
+fn kept(what: &str, error: &anyhow::Error) {
+    // There is nowhere else to say it.
+    let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
+}
+
+fn install_tokens(handle: &ServerHandle, reload: &Reload) {
+    match reload.tokens.as_ref().map(|file| read_tokens(file)) {
+        Some(Ok(tokens)) => handle.install_tokens(tokens),
+        Some(Err(error)) => kept("tokens", &error),
+        None => {}
+    }
+}
+
+fn stop(handle: &ServerHandle, time: Time) {
+    if time == Time::Told {
+        told_time::end();
+    }
+    handle.stop();
 }
 
 fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {

@@ -43,7 +43,7 @@ struct Kept {
   prom token mint shop --scope 'publish:orders.*' --scope 'subscribe:orders.**@shop' --ttl 90d
   prom token mint ops --scope 'admin:ops.read' -o ops.token
 
-A running server reads them on SIGHUP.")]
+A running server reads them within a second.")]
 pub(crate) struct Mint {
     /// Who it is for.
     subject: String,
@@ -259,7 +259,7 @@ fn mint(wish: &Mint, output: &Output) -> anyhow::Result<Status> {
         (None, file) => file.as_ref().map_or(String::new(), |file| file.display().to_string()),
     })?;
     output.progress(&format!(
-        "token {} for {}; its secret is not kept. A running server reads it on SIGHUP",
+        "token {} for {}; its secret is not kept. A running server reads it within a second",
         minted.stored.id, wish.subject
     ));
     Ok(Status::Done)
@@ -287,7 +287,8 @@ fn revoke(wish: &Revoke, output: &Output) -> anyhow::Result<Status> {
     wish.kept.write(&tokens)?;
     output
         .record(&serde_json::json!({ "revoked": token.id }), |_| format!("revoked {}", token.id))?;
-    output.progress("a running server forgets it on SIGHUP");
+    output
+        .progress("a running server forgets it within a second, and closes who is connected by it");
     Ok(Status::Done)
 }
 

@@ -64,6 +64,11 @@ pub(crate) struct ServerTable {
     /// Whether publishing is limited to 1,000 events a second for each topic and so on. Default:
     /// true for `prom serve`.
     pub(crate) rate_limits: Option<bool>,
+    /// WebSockets of one subject at a time, those from this machine excepted. Default: 50.
+    pub(crate) connections_per_subject: Option<usize>,
+    /// Credentials of one address that may be wrong in a minute; then it has to wait. Default: 10.
+    /// More behind a proxy, where all clients have one address.
+    pub(crate) auth_failures_per_minute: Option<u32>,
     /// What happens to events of topics that are not there: `make` or `refuse`. Default: `refuse`
     /// for `prom serve` with topics in the manifest, otherwise `make`.
     pub(crate) unknown_topics: Option<UnknownTopics>,

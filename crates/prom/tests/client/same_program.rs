@@ -43,10 +43,14 @@ macro_rules! program {
         mod $name {
             use std::time::Duration;
 
-            use $bus::event::{Cursor, GroupName, Offset, Pattern, Topic};
+            use $bus::event::{
+                Cleaning, Compaction, Cursor, GroupName, Offset, PartitionCount, Pattern, Topic,
+                TopicDefinition,
+            };
             use $bus::{
-                AckError, Bus, Consumer, Delivered, Failure, GroupError, Mode, Ordered, Park,
-                PublishError, Published, Reads, Start, Subscription, topic,
+                AckError, Bus, Consumer, DeadLetterQuery, Delivered, Failure, GroupError, GroupLag,
+                Mode, Move, Ordered, Park, PublishError, Published, Reads, Replay,
+                ReplayDeadLetters, Replayed, Start, Subscription, topic,
             };
 
             #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -54,6 +58,46 @@ macro_rules! program {
                 pub(super) n: u32,
             }
             topic! { Beat => "beat", key = |beat| beat.n.to_string() }
+
+            pub(super) async fn define(bus: &Bus) -> Result<(), Box<dyn std::error::Error>> {
+                let compaction = Some(Compaction::default());
+                let cleaning =
+                    Cleaning { age_ms_max: Some(3_600_000), compaction, bytes_max: None };
+                let definition = TopicDefinition::new(Topic::new("beat")?)
+                    .with_partitions(PartitionCount::new(1)?)
+                    .with_cleaning(cleaning);
+                bus.define(definition).await?;
+                Ok(())
+            }
+
+            /// How many are stored, how many keys there are, and how many events one has.
+            pub(super) async fn look_back(
+                bus: &Bus,
+            ) -> Result<(usize, usize, usize), Box<dyn std::error::Error>> {
+                let topic = Topic::new("beat")?;
+                let mut replaying = bus.replay(Replay::of(Pattern::new("beat")?)).await?;
+                let mut events = 0;
+                while let Some(step) = replaying.next().await? {
+                    events += usize::from(matches!(step, Replayed::Event(_)));
+                }
+                let keys = bus.keys(&topic, "", None, 100).await?;
+                assert!(!keys.more);
+                let past = bus.history(&topic, "1".parse()?, 10).await?;
+                Ok((events, keys.events.len(), past.len()))
+            }
+
+            pub(super) async fn give_back(bus: &Bus) -> Result<usize, Box<dyn std::error::Error>> {
+                let waiting = DeadLetterQuery::waiting();
+                let listed = bus.dead_letters(&waiting).await?.len();
+                let report = bus.replay_dead_letters(&ReplayDeadLetters::new(waiting)).await?;
+                assert_eq!(report.replayed.len(), listed);
+                Ok(listed)
+            }
+
+            pub(super) async fn behind(bus: &Bus) -> Result<u64, GroupError> {
+                let lag: GroupLag = bus.lag(&GroupName::new("handlers")?).await?;
+                Ok(lag.events())
+            }
 
             pub(super) async fn publish(bus: &Bus, n: u32) -> Result<Published, PublishError> {
                 bus.publish(&Beat { n }).tag("#t").await
@@ -107,7 +151,7 @@ macro_rules! program {
             pub(super) async fn go_back(bus: &Bus) -> Result<i64, GroupError> {
                 let group = GroupName::new("handlers")?;
                 let every = Pattern::new("**")?;
-                let planned = bus.plan_seek(&group, &every, Start::Earliest).await?;
+                let planned: Vec<Move> = bus.plan_seek(&group, &every, Start::Earliest).await?;
                 let topic = Topic::new("beat").map_err(|error| panic!("{error}")).unwrap();
                 let cursors = bus.get_cursor(&topic, &group).await?;
                 assert_eq!(cursors.len(), planned.len());
@@ -140,6 +184,7 @@ macro_rules! promethean_ack {
 macro_rules! runs {
     ($program:ident, $bus:expr) => {{
         let bus = $bus;
+        $program::define(&bus).await.unwrap();
         for n in 0..3 {
             $program::publish(&bus, n).await.unwrap();
         }
@@ -155,7 +200,10 @@ macro_rules! runs {
         let consumer = $program::consume(&bus).await.unwrap();
         bus.caught_up(consumer.group()).await.unwrap();
         assert_eq!($program::go_back(&bus).await.unwrap(), 2);
+        assert_eq!($program::behind(&bus).await.unwrap(), 0);
         consumer.stop().await.unwrap();
+        assert_eq!($program::look_back(&bus).await.unwrap(), (3, 3, 1));
+        assert_eq!($program::give_back(&bus).await.unwrap(), 0);
         let topic: Topic = "beat".parse().unwrap();
         let keys = vec!["1".parse().unwrap(), "7".parse().unwrap()];
         let latest = bus.latest_by_key(&topic, keys).await.unwrap();

@@ -3,55 +3,13 @@
 use promethean_delivery::Reason;
 use promethean_delivery::dead_letter::DeadLetterRecord;
 use promethean_event::{
-    Event, EventId, GroupName, NewEvent, Offset, Partition, Payload, Timestamp, Topic,
+    DeadLetter, DeadLetterState, EventId, NewEvent, Offset, Payload, Timestamp, Topic,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::store::Stored;
 
 /// The header of an event that was changed and replayed: the one group it is for.
 pub(crate) const REPLAY_FOR: &str = "x-replay-for";
-
-/// What a dead letter says: the payload of an event of `dlq.<topic>`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct DeadLetter {
-    /// The topic that it comes from.
-    pub topic: Topic,
-    /// The partition there.
-    pub partition: Partition,
-    /// The place there.
-    pub offset: Offset,
-    /// The group that gave it up; others have their own opinion.
-    pub group: GroupName,
-    /// The event, whole; `None` if it was gone before it could be copied.
-    #[serde(default)]
-    pub original: Option<Event>,
-    /// What the consumer last said.
-    pub err: String,
-    /// Why it was given up: `refused`, `lease_expired`, `member_lost`, `permanent`,
-    /// `process_lost`.
-    pub reason: String,
-    /// The same for errors that differ only in numbers, ids and quoted text.
-    pub fingerprint: String,
-    /// When it was given up.
-    pub ts: Timestamp,
-    /// How often it was delivered.
-    pub attempts: u16,
-    /// When, epoch milliseconds, the latest last.
-    #[serde(default)]
-    pub times: Vec<u64>,
-    /// How often it had been replayed before.
-    #[serde(default)]
-    pub round: u16,
-}
-
-impl DeadLetter {
-    /// What an event of a topic of dead letters says; `None` if it is none.
-    pub fn of(event: &Event) -> Option<Self> {
-        event.payload.decode().ok()
-    }
-}
 
 /// A dead letter that is being written.
 pub(crate) struct DeadEvent<'a> {
@@ -115,17 +73,4 @@ pub struct DeadLetterEntry {
     pub letter: DeadLetter,
     /// What became of it.
     pub state: DeadLetterState,
-}
-
-/// What became of a dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum DeadLetterState {
-    /// Nothing yet.
-    Waiting,
-    /// It was given back to its group, or published again.
-    Replayed,
-    /// It was given up for good.
-    Discarded,
 }

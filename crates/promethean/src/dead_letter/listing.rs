@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
-use promethean_event::{EventId, GroupName, Key, Pattern, Topic};
+use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, EventId, Key, Topic};
 use serde::{Deserialize, Serialize};
 
-use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState};
+use super::letter::DeadLetterEntry;
 use crate::bus::Bus;
 use crate::error::{GroupError, PublishError};
 use crate::limits::LIST_EVENTS_MAX;
@@ -12,66 +12,14 @@ use crate::store::{PageLimit, Put, Read, ReadError, SaveError, TopicEntry};
 /// Where it is kept what became of dead letters.
 const SPACE: &str = "dead-letters";
 
-/// Which dead letters.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct DeadLetterQuery {
-    /// Of these topics (their own names, without `dlq.`).
-    pub topics: Option<Pattern>,
-    /// Given up by this group.
-    pub group: Option<GroupName>,
-    /// With errors of this kind.
-    pub fingerprint: Option<String>,
-    /// Exactly these.
-    pub ids: Vec<EventId>,
-    /// In this state; `None` for all. Default: waiting.
-    pub state: Option<DeadLetterState>,
-    /// So many at most; 0 for as many as a listing may have.
-    pub max: usize,
-}
-
-impl DeadLetterQuery {
-    /// All that wait.
-    pub fn waiting() -> Self {
-        Self { state: Some(DeadLetterState::Waiting), ..Self::default() }
-    }
-
-    /// Only those of a group.
-    #[must_use]
-    pub fn group(mut self, group: GroupName) -> Self {
-        self.group = Some(group);
-        self
-    }
-
-    /// Only those of the topics that a pattern matches.
-    #[must_use]
-    pub fn topics(mut self, topics: Pattern) -> Self {
-        self.topics = Some(topics);
-        self
-    }
-
-    /// Only those whose errors are of one kind.
-    #[must_use]
-    pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
-        self.fingerprint = Some(fingerprint.into());
-        self
-    }
-
-    /// Only this one.
-    #[must_use]
-    pub fn id(mut self, id: EventId) -> Self {
-        self.ids.push(id);
-        self
-    }
-
-    fn wants(&self, entry: &DeadLetterEntry) -> bool {
-        let letter = &entry.letter;
-        self.topics.as_ref().is_none_or(|topics| topics.matches(&letter.topic))
-            && self.group.as_ref().is_none_or(|group| *group == letter.group)
-            && self.fingerprint.as_ref().is_none_or(|kind| *kind == letter.fingerprint)
-            && (self.ids.is_empty() || self.ids.contains(&entry.id))
-            && self.state.is_none_or(|state| state == entry.state)
-    }
+/// Whether a query is about a dead letter.
+fn wants(query: &DeadLetterQuery, entry: &DeadLetterEntry) -> bool {
+    let letter = &entry.letter;
+    query.topics.as_ref().is_none_or(|topics| topics.matches(&letter.topic))
+        && query.group.as_ref().is_none_or(|group| *group == letter.group)
+        && query.fingerprint.as_ref().is_none_or(|kind| *kind == letter.fingerprint)
+        && (query.ids.is_empty() || query.ids.contains(&entry.id))
+        && query.state.is_none_or(|state| state == entry.state)
 }
 
 /// Why dead letters were not listed, replayed or discarded.
@@ -122,7 +70,7 @@ impl Bus {
         let dead = topics.users().filter(|entry| is_dead(&entry.definition.topic));
         for entry in dead {
             self.letters_of(entry, &fates, &mut |letter| {
-                if query.wants(&letter) {
+                if wants(query, &letter) {
                     found.push(letter);
                 }
                 found.len() < max

@@ -6,7 +6,8 @@ mod listing;
 
 mod release;
 
+pub use letter::DeadLetterEntry;
 pub(crate) use letter::{DeadEvent, REPLAY_FOR};
-pub use letter::{DeadLetter, DeadLetterEntry, DeadLetterState};
-pub use listing::{DeadLetterError, DeadLetterQuery};
-pub use release::{ReplayDeadLetters, ReplayReport, ReplayTo, Unreplayed};
+pub use listing::DeadLetterError;
+pub use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, ReplayTo};
+pub use release::{ReplayDeadLetters, ReplayReport, Unreplayed};

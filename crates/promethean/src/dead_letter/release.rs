@@ -4,26 +4,15 @@ use std::time::Duration;
 
 use promethean_delivery::limits::RELEASES_MAX;
 use promethean_delivery::{DeadLetterRef, Input};
-use promethean_event::{EventId, NewEvent};
+use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, EventId, NewEvent, ReplayTo};
 
-use super::letter::{DeadLetter, DeadLetterEntry, DeadLetterState, REPLAY_FOR};
-use super::listing::{DeadLetterError, DeadLetterQuery};
+use super::letter::{DeadLetterEntry, REPLAY_FOR};
+use super::listing::DeadLetterError;
 use crate::bus::Bus;
 use crate::error::GroupError;
 use crate::groups::answered;
 use crate::store::Lane;
 use crate::store::key_hash;
-
-/// Who gets a dead letter again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ReplayTo {
-    /// The group that gave it up, and no other. Default.
-    #[default]
-    FailingGroup,
-    /// Everybody: it is published again, linked to the original by `caused_by`.
-    AllGroups,
-}
 
 /// Changes an event before it is replayed; `None` leaves the dead letter where it is.
 pub(super) type Transform = Arc<dyn Fn(NewEvent) -> Option<NewEvent> + Send + Sync>;
@@ -122,8 +111,8 @@ impl Bus {
         &self,
         replay: &ReplayDeadLetters,
     ) -> Result<ReplayReport, DeadLetterError> {
-        let query =
-            DeadLetterQuery { state: Some(DeadLetterState::Waiting), ..replay.query.clone() };
+        let mut query = replay.query.clone();
+        query.state = Some(DeadLetterState::Waiting);
         let mut report = ReplayReport::default();
         for entry in self.dead_letters(&query).await? {
             match self.replay_one(replay, &entry).await? {

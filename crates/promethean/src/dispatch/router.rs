@@ -59,6 +59,9 @@ pub(crate) async fn run(store: Arc<dyn Store>, groups: Weak<Groups>) {
             groups.follow_topics().await;
         }
         spread(&*store, &groups, growth).await;
+        // Nothing of this need ever wait: on one thread, a consumer that publishes what it
+        // consumes would otherwise keep all others from their turn.
+        tokio::task::yield_now().await;
     }
 }
 

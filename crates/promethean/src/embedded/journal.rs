@@ -13,7 +13,7 @@ use tokio::sync::{Notify, futures::Notified, oneshot};
 use super::handed::{HandedEntries, HandedGroups, Promise, Sequence};
 use super::kept::{EntryChange, GroupChange, Kept};
 use super::record::{self, DeltaRecord, Encoded, EntryRecord, RecordError};
-use super::translate::{log_definition, log_topic};
+use super::translate::log_topic;
 use crate::store::limits::CHANGES_WAITING_MAX;
 use crate::store::{
     AppendError, GroupSave, Lane, Put, SaveError, TopicDefinition, TopicEntry, TopicId, TopicTable,
@@ -127,7 +127,7 @@ impl Journal {
             return refused(AppendError::UnknownTopic(definition.topic).into());
         }
         self.desk.hand(|ledger, answer| {
-            let ticket = self.desk.log.define(log_definition(&definition));
+            let ticket = self.desk.log.define(definition.clone());
             ledger.waiting.push_back(Waiting::Define(ticket, definition, answer));
             Ok(())
         })

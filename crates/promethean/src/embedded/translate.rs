@@ -20,15 +20,7 @@ pub(super) const fn lane(lane: log::Lane) -> Lane {
     Lane { topic: TopicId::new(lane.topic.get()), partition: lane.partition }
 }
 
-pub(super) fn log_definition(definition: &TopicDefinition) -> log::TopicDefinition {
-    log::TopicDefinition::new(definition.topic.clone())
-        .with_partitions(definition.partitions)
-        .with_cleaning(definition.cleaning)
-}
-
-pub(super) fn entry(id: log::TopicId, definition: log::TopicDefinition) -> TopicEntry {
-    let log::TopicDefinition { topic, partitions, cleaning } = definition;
-    let definition = TopicDefinition { topic, partitions, cleaning };
+pub(super) const fn entry(id: log::TopicId, definition: TopicDefinition) -> TopicEntry {
     TopicEntry { id: TopicId::new(id.get()), definition }
 }
 

@@ -30,12 +30,13 @@ pub use error::{AppendError, ReadError, SaveError};
 pub(crate) use event_page::key_hash;
 pub use event_page::{EventPage, Outline};
 pub use promethean_delivery::{LaneDelta, LaneState};
-pub use promethean_log::{Cleaning, Clock, Compaction, Durability, GapReason, SystemClock};
+pub use promethean_event::{Cleaning, Compaction, TopicDefinition};
+pub use promethean_log::{Clock, Durability, GapReason, SystemClock};
 pub use record::{
     Append, Appended, Entry, Expectation, Gap, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery,
     LaneBounds, Page, PageLimit, Put, Read, Receipt, Stored,
 };
-pub use topics::{Lane, TopicDefinition, TopicEntry, TopicId, TopicTable};
+pub use topics::{Lane, TopicEntry, TopicId, TopicTable};
 
 /// Where events and the state of groups are kept.
 ///

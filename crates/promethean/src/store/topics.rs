@@ -1,8 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use promethean_delivery::LaneId;
-use promethean_event::{Partition, PartitionCount, Pattern, Topic};
-use promethean_log::Cleaning;
+use promethean_event::{Partition, Pattern, Topic, TopicDefinition};
 
 /// A topic's number in one store. Never given twice, also not after the topic was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,24 +38,6 @@ impl Lane {
     pub const fn of(id: LaneId) -> Self {
         let number = id.get();
         Self { topic: TopicId((number >> 32) as u32), partition: Partition::new(number as u32) }
-    }
-}
-
-/// What a topic is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicDefinition {
-    /// Its name.
-    pub topic: Topic,
-    /// How many partitions it has. Fixed.
-    pub partitions: PartitionCount,
-    /// What may be removed from it, and when. Default: nothing.
-    pub cleaning: Cleaning,
-}
-
-impl TopicDefinition {
-    /// A topic of one partition that keeps everything.
-    pub fn new(topic: Topic) -> Self {
-        Self { topic, partitions: PartitionCount::ONE, cleaning: Cleaning::default() }
     }
 }
 

@@ -24,11 +24,19 @@ export interface HarnessOptions {
   store?: "memory" | "disk";
   /** A `prom.toml`, whose topics and groups are there when the harness is. */
   manifest?: string;
+  /**
+   * `"virtual"`: the server's clock stands still but for `advance`, and for delays that `settled`
+   * waits for. In memory only. Default: `"real"`.
+   */
+  clock?: "real" | "virtual";
   /** Web origins whose pages may connect. */
   origins?: readonly string[];
   /** What else `prom dev` is to be called with. */
   arguments?: readonly string[];
 }
+
+/** How far a virtual clock goes at once while something waits for a delay. */
+const STEP_MS = 100;
 
 /** Starts a server. `await using` stops it. */
 export async function harness(options: HarnessOptions = {}): Promise<Harness> {
@@ -44,6 +52,7 @@ export class Harness implements AsyncDisposable {
   readonly #directory: string | undefined;
   readonly #buses = new Set<Bus>();
   #server: ServerProcess;
+  #advancing: Promise<void> = Promise.resolve();
 
   private constructor(parts: {
     options: HarnessOptions;
@@ -60,6 +69,9 @@ export class Harness implements AsyncDisposable {
 
   static async start(options: HarnessOptions): Promise<Harness> {
     const onDisk = options.store === "disk";
+    if (onDisk && options.clock === "virtual") {
+      throw new Error('a virtual clock is for store: "memory"');
+    }
     const directory = onDisk ? await mkdtemp(join(tmpdir(), "promethean-")) : undefined;
     const server = await ServerProcess.start(commandOf(options, directory));
     const relay = await Relay.start();
@@ -86,7 +98,23 @@ export class Harness implements AsyncDisposable {
     return new RemoteEventBus(this.bus);
   }
 
-  /** Resolves when every group has handled all that is stored, and nothing is on lease. */
+  /**
+   * Lets time go by, with `clock: "virtual"`: leases, delays of retries and retention that end
+   * meanwhile end. Resolves when the server's clock is there.
+   */
+  async advance(time: Duration): Promise<void> {
+    if (this.#options.clock !== "virtual") {
+      throw new Error('say clock: "virtual" to the harness: real time cannot be told');
+    }
+    // One after the other: answers are told apart by nothing else.
+    this.#advancing = this.#advancing.then(() => this.#server.advance(Math.round(millis(time))));
+    await this.#advancing;
+  }
+
+  /**
+   * Resolves when every group has handled all that is stored, and nothing is on lease. A virtual
+   * clock goes on over delays of retries, but not while somebody works.
+   */
   async settled(options: { timeout?: Duration } = {}): Promise<void> {
     let before = "";
     await pollUntil(millis(options.timeout ?? CAUGHT_UP_MS), async () => {
@@ -97,6 +125,9 @@ export class Harness implements AsyncDisposable {
       const behind = groups.filter((group) => group.events > 0 || outOf(group) > 0);
       if (behind.length > 0) {
         before = "";
+        if (this.#options.clock === "virtual" && groups.every((group) => outOf(group) === 0)) {
+          await this.advance(STEP_MS);
+        }
         return behind.map(describe).join("; ");
       }
       // Groups are looked at one after the other: only if nothing was stored between two looks
@@ -200,6 +231,9 @@ function commandOf(options: HarnessOptions, directory: string | undefined) {
   const words = ["dev", "--port", "0"];
   if (directory !== undefined) {
     words.push("--data", directory);
+  }
+  if (options.clock === "virtual") {
+    words.push("--test-clock");
   }
   if (options.manifest !== undefined) {
     words.push("--config", resolve(options.manifest));

@@ -31,7 +31,7 @@ export class ServerProcess {
   /** Starts it, and waits until it listens. */
   static async start(options: ServerOptions): Promise<ServerProcess> {
     const child = spawn(options.bin, [...options.arguments], {
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["pipe", "pipe", "pipe"],
       // Neither settings of other servers nor a manifest that happens to lie here.
       env: ownEnvironment(),
       cwd: tmpdir(),
@@ -46,6 +46,28 @@ export class ServerProcess {
       process.removeListener("exit", kill);
       throw error;
     }
+  }
+
+  /** Lets time go by for it; needs `--test-clock`. */
+  async advance(ms: number): Promise<void> {
+    const { stdin, stdout } = this.#child;
+    if (stdin === null || stdout === null) {
+      throw new Error("the server cannot be talked to");
+    }
+    const answered = new Promise<void>((resolve, reject) => {
+      let said = "";
+      const hear = (chunk: Buffer) => {
+        said += chunk.toString();
+        if (said.includes(`advanced ${ms}\n`)) {
+          stdout.removeListener("data", hear);
+          resolve();
+        }
+      };
+      stdout.on("data", hear);
+      this.#exited.then(() => reject(new Error("the server has ended")));
+    });
+    stdin.write(`advance ${ms}\n`);
+    await answered;
   }
 
   /** Asks it to stop, and waits for it. */

@@ -90,11 +90,13 @@ pub(super) fn of_key(
 
 /// The moment of a parameter, for a whole view: a time.
 pub(super) fn of_view(call: &Call, name: &str) -> Result<Option<Moment>, Rejection> {
+    // Looked at even where it is of no use: what is wrong is said.
+    let by = by(call)?;
     let Some(text) = call.query.text(name) else {
         return Ok(None);
     };
     let time = time(call, name, text)?;
-    Ok(Some(match by(call)? {
+    Ok(Some(match by {
         By::Append => Moment::Appended(time),
         By::Event => Moment::Happened(time),
     }))

@@ -11,15 +11,15 @@ use futures_util::stream;
 use promethean::projection::query::Outcome;
 use promethean::projection::{Document, Progress};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use super::{Named, representation};
-use crate::edge::stopped;
 use crate::http::answer;
 use crate::http::call::Call;
 use crate::http::events::STREAM;
 use crate::limits::VIEW_WATCH_S_MAX;
 use crate::rejection::{Code, Rejection};
+use crate::tenure::Tenure;
 
 /// A comment keeps proxies from closing a stream that is quiet.
 const QUIET: Duration = Duration::from_secs(15);
@@ -47,7 +47,7 @@ pub(super) async fn until_other(
 ) -> Result<Option<Document>, Rejection> {
     let mut deadline = pin!(sleep(time));
     let mut progress = named.projection.watch();
-    let mut draining = call.edge.draining.subscribe();
+    let mut tenure = Tenure::new(&call.edge, &call.principal);
     let first = current(named, key, version).await?;
     loop {
         progress.mark_unchanged();
@@ -72,7 +72,10 @@ pub(super) async fn until_other(
                 }
             }
             () = &mut deadline => return Ok(document),
-            () = stopped(&mut draining) => return Ok(document),
+            () = tenure.over() => {
+                let ended = Rejection::plain(Code::TokenExpired);
+                return if tenure.lasts() { Ok(document) } else { Err(ended) };
+            }
         }
     }
 }
@@ -93,8 +96,7 @@ struct Watching {
     /// What was told last; `None` before anything was.
     told: Option<Option<String>>,
     progress: watch::Receiver<Progress>,
-    draining: watch::Receiver<bool>,
-    expires: Option<Instant>,
+    tenure: Tenure,
 }
 
 /// The document, and every other one that takes its place. Those in between two looks are passed
@@ -108,8 +110,7 @@ pub(super) fn stream(
     let resumed = call.head.headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let watching = Watching {
         progress: named.projection.watch(),
-        draining: call.edge.draining.subscribe(),
-        expires: call.principal.expires_at_ms().map(|ms| call.edge.clock.instant_of(ms)),
+        tenure: Tenure::new(&call.edge, &call.principal),
         told: resumed.filter(|id| !id.is_empty()).map(|id| Some(id.to_owned())),
         named,
         key,
@@ -135,13 +136,6 @@ impl Watching {
                 self.told = Some(tag);
                 return Some(text.into());
             }
-            let expires = self.expires;
-            let expired = async {
-                match expires {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 changed = self.progress.changed() => {
                     if changed.is_err() {
@@ -149,8 +143,7 @@ impl Watching {
                     }
                 }
                 () = &mut quiet => return Some(Bytes::from_static(b": quiet\n\n")),
-                () = stopped(&mut self.draining) => return None,
-                () = expired => return None,
+                () = self.tenure.over() => return None,
             }
         }
     }
