@@ -26,7 +26,7 @@ struct SqlitePlace {
 }
 
 impl SqlitePlace {
-    fn new() -> Check<Box<dyn OutboxPlace>> {
+    fn boxed() -> Check<Box<dyn OutboxPlace>> {
         let folder = tempfile::tempdir()?;
         let connection = Connection::open(folder.path().join("app.db"))?;
         // Rows are looked at while drainers write.
@@ -96,6 +96,6 @@ impl OutboxPlace for SqlitePlace {
 
 #[test]
 fn the_table_in_sqlite_holds() {
-    let violations = wait_for(run(&|| Box::pin(std::future::ready(SqlitePlace::new()))));
+    let violations = wait_for(run(&|| Box::pin(std::future::ready(SqlitePlace::boxed()))));
     assert!(violations.is_empty(), "{violations:#?}");
 }

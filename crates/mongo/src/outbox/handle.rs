@@ -155,6 +155,7 @@ impl MongoOutbox {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 pub(super) fn refused(fault: Fault) -> DatabaseError {
     DatabaseError::Remote(fault.to_string())
 }
