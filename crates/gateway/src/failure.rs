@@ -2,6 +2,7 @@
 //! sent are passed on; texts about disks and drivers are not.
 
 use promethean::causality::CausalityError;
+use promethean::changefeed::FeedsError;
 use promethean::jobs::JobError;
 use promethean::member::Refusal;
 use promethean::projection::{PastError, ProjectionError, ViewError};
@@ -256,6 +257,21 @@ impl From<CausalityError> for Rejection {
                 tracing::warn!(error = %other, "causes could not be looked up");
                 Self::plain(Code::Internal)
             }
+        }
+    }
+}
+
+impl From<FeedsError> for Rejection {
+    fn from(error: FeedsError) -> Self {
+        match error {
+            FeedsError::Unknown(_) => Self::new(Code::NotFound, error.to_string()),
+            FeedsError::Name(_) | FeedsError::Definition(_) => {
+                Self::new(Code::BadRequest, error.to_string())
+            }
+            FeedsError::Lost(_) => Self::new(Code::Conflict, error.to_string()),
+            FeedsError::Read(error) => error.into(),
+            FeedsError::Save(error) => error.into(),
+            _ => Self::plain(Code::Internal),
         }
     }
 }

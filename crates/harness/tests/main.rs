@@ -6,6 +6,8 @@ mod store_faults;
 
 mod bus_conformance;
 
+mod outbox_conformance;
+
 mod group_simulation;
 
 mod kills;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mongodb::bson::raw::RawDocumentBuf;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{
-    ClientOptions, IndexOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
+    ClientOptions, DatabaseOptions, IndexOptions, ReadConcern, ReadPreference, SelectionCriteria,
+    WriteConcern,
 };
 use mongodb::{Client, Collection, Database, IndexModel};
 
@@ -59,11 +60,16 @@ pub(crate) struct Cluster {
 }
 
 /// What a database of ours holds.
-const COLLECTIONS: [&str; 7] =
+pub(crate) const COLLECTIONS: [&str; 7] =
     ["events", "lanes", "topics", "groups", "cursors", "entries", "counters"];
 
 /// How other programs see us among the connections of a server.
 pub(crate) const APP_NAME: &str = "promethean";
+
+/// By a majority, and in its journals.
+pub(crate) fn durable() -> WriteConcern {
+    WriteConcern::builder().w(mongodb::options::Acknowledgment::Majority).journal(true).build()
+}
 
 impl Cluster {
     /// Connects, and makes what is missing.
@@ -79,8 +85,7 @@ impl Cluster {
         let mut client_options = parsed.map_err(|error| OpenError::BadUrl(error.to_string()))?;
         // Only what was acknowledged by a majority, and is in its journals, counts; and only what
         // cannot be taken back is read. No connection string may say otherwise.
-        let durable = WriteConcern::builder().w(mongodb::options::Acknowledgment::Majority);
-        client_options.write_concern = Some(durable.journal(true).build());
+        client_options.write_concern = Some(durable());
         client_options.read_concern = Some(ReadConcern::majority());
         client_options.selection_criteria =
             Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
@@ -95,7 +100,13 @@ impl Cluster {
         let client = Client::with_options(client_options)
             .map_err(|error| OpenError::BadUrl(error.to_string()))?;
         let database = client.database(name.as_deref().unwrap_or(&options.database));
-        let cluster = Self {
+        let cluster = Self::of(client, database, options.deadline);
+        cluster.check().await?;
+        Ok(cluster)
+    }
+
+    fn of(client: Client, database: Database, deadline: Duration) -> Self {
+        Self {
             events: database.collection("events"),
             lanes: database.collection("lanes"),
             topics: database.collection("topics"),
@@ -105,10 +116,28 @@ impl Cluster {
             counters: database.collection("counters"),
             client,
             database,
-            deadline: options.deadline,
-        };
-        cluster.check().await?;
-        Ok(cluster)
+            deadline,
+        }
+    }
+
+    /// A database of the user's, by the user's client, with the concerns that ours has.
+    pub(crate) fn over(database: &Database) -> Self {
+        let client = database.client().clone();
+        let options = DatabaseOptions::builder()
+            .write_concern(durable())
+            .read_concern(ReadConcern::majority())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .build();
+        let database = client.database_with_options(database.name(), options);
+        Self::of(client, database, MongoOptions::default().deadline)
+    }
+
+    /// Makes a collection; one that is there stays.
+    pub(crate) async fn make_collection(&self, name: &str) -> Result<(), Fault> {
+        match self.ask(self.database.create_collection(name)).await {
+            Err(Fault::Refused(text)) if text.contains("already exists") => Ok(()),
+            other => other,
+        }
     }
 
     /// The moment by which something that begins now has to be done.
@@ -156,11 +185,7 @@ impl Cluster {
         // Before the first transaction: in one, making a collection would be another conflict.
         for name in COLLECTIONS {
             if !names.iter().any(|there| there == name) {
-                let made = self.ask(self.database.create_collection(name)).await;
-                match made {
-                    Err(Fault::Refused(text)) if text.contains("already exists") => {}
-                    other => other.map_err(failed)?,
-                }
+                self.make_collection(name).await.map_err(failed)?;
             }
         }
         let events = self.events.create_indexes(event_indexes());

@@ -36,6 +36,12 @@ mod lookup;
 
 mod cleaning;
 
+pub mod outbox;
+
+pub mod changefeed;
+
+pub mod import;
+
 mod fault;
 
 mod clock;
@@ -43,5 +49,7 @@ mod clock;
 mod limits;
 
 pub use cluster::OpenError;
+/// The driver, so that its types are the same here and there.
+pub use mongodb;
 pub use options::MongoOptions;
 pub use store::MongoStore;

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
 use crate::clock::{Deadline, Stopwatch};
-use crate::cluster::{APP_NAME, Cluster};
+use crate::cluster::{APP_NAME, Cluster, durable};
 use crate::fault::{Fault, describe, too_late};
 use crate::limits::{ABANDONED_AFTER, RETRY_MAX, RETRY_MIN};
 
@@ -70,6 +70,7 @@ async fn once<A: Attempt>(
     let session = deadline.hold(cluster.client.start_session()).await;
     let mut session = session.ok_or_else(too_late)??;
     let begin = session.start_transaction().read_concern(ReadConcern::snapshot());
+    let begin = begin.write_concern(durable());
     deadline.hold(begin).await.ok_or_else(too_late)??;
     // A session that is dropped takes its transaction back, so that nothing is left behind here.
     match deadline.hold(attempt.run(&mut session)).await.ok_or_else(too_late)?? {

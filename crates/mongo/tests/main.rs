@@ -11,4 +11,8 @@ mod replica_set;
 
 mod conformance;
 
+mod outbox;
+
+mod changefeed;
+
 mod plans;

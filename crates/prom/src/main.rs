@@ -14,6 +14,8 @@ mod reach;
 
 mod demo;
 
+mod feeding;
+
 mod shelf;
 
 mod times;

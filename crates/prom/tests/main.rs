@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod changefeeds;
 mod client;
 mod crowd;
 mod demo;

@@ -48,6 +48,8 @@ mod dead_letter;
 
 pub mod outbox;
 
+pub mod changefeed;
+
 pub mod projection;
 
 pub mod snapshot;

@@ -49,6 +49,8 @@ mod trace;
 
 mod jobs;
 
+mod changefeeds;
+
 mod health;
 
 mod metrics;
@@ -96,6 +98,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(views::endpoints());
     all.extend([snapshots::ENDPOINT, trace::ENDPOINT]);
     all.extend(jobs::ENDPOINTS);
+    all.extend(changefeeds::ENDPOINTS);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }

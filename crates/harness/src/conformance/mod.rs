@@ -12,6 +12,8 @@ mod scene;
 
 pub mod bus;
 
+pub mod outbox;
+
 mod append;
 
 mod order;

@@ -12,7 +12,8 @@ use promethean_event::{
     Topic,
 };
 
-use payload::{Kept, PrintError, keep, restore};
+use payload::{Kept, keep, restore};
+pub(crate) use payload::{PrintError, canonical};
 
 /// Where an event stands, and what the store notes of it.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,18 @@ pub(crate) fn encode(event: &NewEvent, placing: &Placing) -> RawDocumentBuf {
     document.append(cstr!("partition"), i64::from(placing.partition.get()));
     document.append(cstr!("offset"), signed(placing.offset.get()));
     document.append(cstr!("id"), event.id.to_string());
+    append_content(&mut document, event);
+    if event.key.is_some() && event.payload.is_tombstone() {
+        document.append(cstr!("tombstone"), true);
+    }
+    document.append(cstr!("appendedAt"), date(placing.appended_at));
+    document.append(cstr!("bytes"), i64::from(placing.bytes));
+    document.append(cstr!("bytes_to_here"), signed(placing.bytes_to_here));
+    document
+}
+
+/// Everything of an event but its topic and id.
+pub(crate) fn append_content(document: &mut RawDocumentBuf, event: &NewEvent) {
     if let Some(sid) = &event.sid {
         document.append(cstr!("sid"), sid.to_string());
     }
@@ -70,13 +83,6 @@ pub(crate) fn encode(event: &NewEvent, placing: &Placing) -> RawDocumentBuf {
         let tags = event.tags.iter().map(|tag| tag.as_str().to_owned());
         document.append(cstr!("tags"), strings(tags));
     }
-    if event.key.is_some() && event.payload.is_tombstone() {
-        document.append(cstr!("tombstone"), true);
-    }
-    document.append(cstr!("appendedAt"), date(placing.appended_at));
-    document.append(cstr!("bytes"), i64::from(placing.bytes));
-    document.append(cstr!("bytes_to_here"), signed(placing.bytes_to_here));
-    document
 }
 
 /// As a list of pairs: names with dots would be paths to whoever queries them as fields.

@@ -4,10 +4,14 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use mongodb::bson::DateTime;
 use mongodb::bson::raw::{CStr, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
 use promethean_event::Payload;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::json;
 
 use crate::limits::PAYLOAD_BSON_BYTES_MAX;
 
@@ -63,14 +67,74 @@ pub(crate) enum PrintError {
     Json(#[from] serde_json::Error),
 }
 
+/// Any BSON as JSON, the same for the same value. What JSON has no kind of value for is spelled as
+/// MongoDB's relaxed extended JSON does: `{"$oid": …}`, `{"$date": …}`, `{"$numberDecimal": …}`.
+pub(crate) fn canonical(value: RawBsonRef<'_>) -> Result<String, PrintError> {
+    let mut text = Vec::new();
+    spell(value, &mut text, extended)?;
+    String::from_utf8(text).map_err(|_| PrintError::Kind("text that is not UTF-8"))
+}
+
+/// Prints what JSON has no kind of value for.
+type Beyond = fn(RawBsonRef<'_>, &mut Vec<u8>) -> Result<(), PrintError>;
+
+fn extended(value: RawBsonRef<'_>, out: &mut Vec<u8>) -> Result<(), PrintError> {
+    let value = match value {
+        RawBsonRef::ObjectId(id) => json!({ "$oid": id.to_hex() }),
+        RawBsonRef::DateTime(time) => date(time),
+        RawBsonRef::Decimal128(number) => json!({ "$numberDecimal": number.to_string() }),
+        RawBsonRef::Double(number) if number.is_nan() => json!({ "$numberDouble": "NaN" }),
+        RawBsonRef::Double(number) if number > 0.0 => json!({ "$numberDouble": "Infinity" }),
+        RawBsonRef::Double(_) => json!({ "$numberDouble": "-Infinity" }),
+        RawBsonRef::Binary(binary) => {
+            let sub_type = format!("{:02x}", u8::from(binary.subtype));
+            json!({ "$binary": { "base64": BASE64.encode(binary.bytes), "subType": sub_type } })
+        }
+        RawBsonRef::Timestamp(time) => {
+            json!({ "$timestamp": { "t": time.time, "i": time.increment } })
+        }
+        RawBsonRef::RegularExpression(regex) => json!({ "$regularExpression": {
+            "pattern": regex.pattern.as_str(), "options": regex.options.as_str(),
+        } }),
+        RawBsonRef::JavaScriptCode(code) => json!({ "$code": code }),
+        RawBsonRef::Symbol(symbol) => json!({ "$symbol": symbol }),
+        RawBsonRef::Undefined => json!({ "$undefined": true }),
+        RawBsonRef::MinKey => json!({ "$minKey": 1 }),
+        RawBsonRef::MaxKey => json!({ "$maxKey": 1 }),
+        _ => return Err(PrintError::Kind("a kind of value that is out of use")),
+    };
+    Ok(serde_json::to_writer(out, &value)?)
+}
+
+/// As text between the years 1970 and 9999, as a number of milliseconds elsewhere.
+fn date(time: DateTime) -> serde_json::Value {
+    const YEAR_10000_MS: i64 = 253_402_300_800_000;
+    let millis = time.timestamp_millis();
+    let text = (0..YEAR_10000_MS).contains(&millis).then(|| time.try_to_rfc3339_string().ok());
+    match text.flatten() {
+        Some(text) => json!({ "$date": text }),
+        None => json!({ "$date": { "$numberLong": millis.to_string() } }),
+    }
+}
+
+fn refused(value: RawBsonRef<'_>, _out: &mut Vec<u8>) -> Result<(), PrintError> {
+    Err(PrintError::Kind(match value {
+        RawBsonRef::Double(_) => "a number without an end",
+        _ => "a kind of value that no publisher can send",
+    }))
+}
+
 fn print(value: RawBsonRef<'_>, out: &mut Vec<u8>) -> Result<(), PrintError> {
+    spell(value, out, refused)
+}
+
+fn spell(value: RawBsonRef<'_>, out: &mut Vec<u8>, beyond: Beyond) -> Result<(), PrintError> {
     match value {
         RawBsonRef::Null => out.extend_from_slice(b"null"),
         RawBsonRef::Boolean(value) => serde_json::to_writer(out, &value)?,
         RawBsonRef::Int32(value) => serde_json::to_writer(out, &value)?,
         RawBsonRef::Int64(value) => serde_json::to_writer(out, &value)?,
         RawBsonRef::Double(value) if value.is_finite() => serde_json::to_writer(out, &value)?,
-        RawBsonRef::Double(_) => return Err(PrintError::Kind("a number without an end")),
         RawBsonRef::String(value) => serde_json::to_writer(out, value)?,
         RawBsonRef::Array(array) => {
             out.push(b'[');
@@ -78,7 +142,7 @@ fn print(value: RawBsonRef<'_>, out: &mut Vec<u8>) -> Result<(), PrintError> {
                 if at > 0 {
                     out.push(b',');
                 }
-                print(item?, out)?;
+                spell(item?, out, beyond)?;
             }
             out.push(b']');
         }
@@ -91,11 +155,11 @@ fn print(value: RawBsonRef<'_>, out: &mut Vec<u8>) -> Result<(), PrintError> {
                 }
                 serde_json::to_writer(&mut *out, name.as_str())?;
                 out.push(b':');
-                print(item, out)?;
+                spell(item, out, beyond)?;
             }
             out.push(b'}');
         }
-        _ => return Err(PrintError::Kind("a kind of value that no publisher can send")),
+        other => beyond(other, out)?,
     }
     Ok(())
 }
@@ -222,6 +286,30 @@ mod tests {
         ] {
             assert_eq!(keep(&payload(text)), Kept::Text(text.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn canonical_json_of_what_json_lacks() {
+        use mongodb::bson::{DateTime, Decimal128, Timestamp, oid::ObjectId, rawdoc};
+        let document = rawdoc! {
+            "id": ObjectId::parse_str("65f000000000000000000001").unwrap(),
+            "at": DateTime::from_millis(1_700_000_000_123),
+            "price": "1.10".parse::<Decimal128>().unwrap(),
+            "stamp": Timestamp { time: 7, increment: 1 },
+            "n": 9_007_199_254_740_993_i64,
+            "x": f64::NAN,
+            "in": { "list": [1.5, true, { "z": 1, "a": 2 }] },
+        };
+        assert_eq!(
+            canonical(RawBsonRef::Document(&document)).unwrap(),
+            concat!(
+                r#"{"id":{"$oid":"65f000000000000000000001"},"#,
+                r#""at":{"$date":"2023-11-14T22:13:20.123Z"},"#,
+                r#""price":{"$numberDecimal":"1.10"},"stamp":{"$timestamp":{"i":1,"t":7}},"#,
+                r#""n":9007199254740993,"x":{"$numberDouble":"NaN"},"#,
+                r#""in":{"list":[1.5,true,{"z":1,"a":2}]}}"#
+            )
+        );
     }
 
     /// JSON texts of every spelling that the event crate lets through.

@@ -52,8 +52,12 @@ pub(crate) struct Export {
 /// Publish what was exported. Events keep their ids: doing it again adds nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// File to read, also a compressed one; `-` for standard input.
+    /// File to read, also a compressed one; `-` for standard input; or the connection string of a
+    /// MongoDB, with `--collection`.
     file: PathBuf,
+    /// Collection of events, as `database.collection`; offsets are not needed.
+    #[arg(long, value_name = "NAME")]
+    collection: Option<String>,
     /// Publish everything to this topic instead of where it was.
     #[arg(long, value_name = "TOPIC")]
     into: Option<Topic>,
@@ -212,6 +216,8 @@ struct Waiting {
 async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::Result<Imported> {
     let reader = unpacked(if wish.file == Path::new("-") {
         Box::new(BufReader::new(std::io::stdin()))
+    } else if let Some(collection) = &wish.collection {
+        Box::new(BufReader::new(from_mongo(&wish.file, collection).await?))
     } else {
         let file = File::open(&wish.file);
         Box::new(BufReader::new(
@@ -244,6 +250,18 @@ async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::
     }
     bar.finish_and_clear();
     Ok(imported)
+}
+
+/// The events of a collection, as lines of a file that is nobody else's.
+async fn from_mongo(url: &Path, collection: &str) -> anyhow::Result<File> {
+    use std::io::Seek;
+    let url = url.to_str().context("the connection string is not text")?;
+    let file = tempfile::tempfile().context("cannot make a file for the events")?;
+    let mut lines = std::io::BufWriter::new(file);
+    promethean_mongo::import::write_events(url, collection, &mut lines).await?;
+    let mut file = lines.into_inner().context("cannot write the events")?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// The event of a line without what another store said about it.

@@ -44,6 +44,8 @@ mod replay;
 
 mod job;
 
+mod changefeed;
+
 mod apply;
 
 mod token;
@@ -87,6 +89,8 @@ pub(crate) enum Command {
     Replay(Box<replay::Replay>),
     #[command(subcommand)]
     Job(job::JobCommand),
+    #[command(subcommand)]
+    Changefeed(Box<changefeed::ChangefeedCommand>),
     Export(export::Export),
     Import(export::Import),
     Plan(apply::Plan),
@@ -223,6 +227,7 @@ pub(crate) fn run(command: Command, output: &Output) -> anyhow::Result<Status> {
         Command::Trace(wish) => trace::run(wish, output),
         Command::Replay(wish) => replay::run(*wish, output),
         Command::Job(command) => job::run(command, output),
+        Command::Changefeed(command) => changefeed::run(*command, output),
         Command::Export(wish) => export::export(wish, output),
         Command::Import(wish) => export::import(wish, output),
         Command::Plan(wish) => apply::plan(wish, output),

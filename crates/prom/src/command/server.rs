@@ -20,6 +20,7 @@ use promethean_gateway::{Server, ServerHandle, Settings, StartError};
 use super::{Status, apply};
 use crate::demo::Demo;
 use crate::failure::Failure;
+use crate::feeding::Feeding;
 use crate::manifest::{Document, Manifest, Plan, Severity, modified};
 use crate::output::Output;
 use crate::reach::{Reach, announce};
@@ -210,6 +211,7 @@ async fn serve(
     if let Some(manifest) = &hosting.manifest {
         follow_manifest(output, manifest, bus).await?;
     }
+    let feeding = Feeding::start(bus);
     let demo = if hosting.demo { Some(Demo::start(bus).await?) } else { None };
     output.progress(&(hosting.banner)(&addresses));
     if !std::io::stderr().is_terminal() {
@@ -226,6 +228,7 @@ async fn serve(
         failure = failed(bus), if hosting.on_storage_error == OnStorageError::Exit => Err(failure),
     };
     signals.abort();
+    feeding.stop().await;
     if let Some(demo) = demo {
         demo.stop().await;
     }
@@ -304,6 +307,7 @@ async fn watch(
 /// Makes what the manifest names and is not there, and changes what loses nothing by it. What
 /// would delete is said and left to `prom apply`.
 async fn follow_manifest(output: &Output, manifest: &Manifest, bus: &Bus) -> anyhow::Result<()> {
+    crate::feeding::declare(bus, &manifest.document).await?;
     let reach = Reach::over(bus.clone(), &manifest.path).await;
     let plan = apply::steps(manifest, &reach, false).await?;
     if !plan.steps.is_empty() {

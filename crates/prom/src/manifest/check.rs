@@ -38,6 +38,7 @@ impl Manifest {
         findings.topics(document);
         findings.groups(document);
         findings.views(document);
+        findings.changefeeds(document);
         findings.0
     }
 }
@@ -159,6 +160,14 @@ impl Findings {
 }
 
 impl Findings {
+    fn changefeeds(&mut self, document: &Document) {
+        for (name, table) in &document.changefeeds {
+            if let Err(error) = table.definition().feed(name) {
+                self.error(format!("changefeeds.{name}"), error.to_string());
+            }
+        }
+    }
+
     fn views(&mut self, document: &Document) {
         for (name, table) in &document.views {
             let at = format!("views.{name}");

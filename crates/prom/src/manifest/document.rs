@@ -39,6 +39,7 @@ pub(crate) struct Document {
     pub(crate) topic: BTreeMap<String, TopicTable>,
     pub(crate) group: BTreeMap<String, GroupTable>,
     pub(crate) views: BTreeMap<String, ViewTable>,
+    pub(crate) changefeeds: BTreeMap<String, ChangefeedTable>,
     /// For `prom lint`, which reads it itself.
     lint: Option<toml::Value>,
 }
@@ -254,6 +255,45 @@ pub(crate) struct GroupTable {
     drain: Option<Millis>,
     /// Retention and compaction keep what the group has not finished. Default: false.
     hold: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangefeedTable {
+    /// Connection string of the MongoDB that the collection is in; a replica set.
+    pub(crate) url: String,
+    /// Collection, as `database.collection`.
+    pub(crate) collection: String,
+    /// Topic that its changes go to.
+    pub(crate) topic: String,
+    /// Expression (CEL) for the key, over `document`, `before`, `key` and `op`; needs pre-images.
+    /// Default: the document's `_id`.
+    #[serde(default)]
+    pub(crate) key: Option<String>,
+    /// Expression that is true for changes that are published. Default: all are.
+    #[serde(default)]
+    pub(crate) filter: Option<String>,
+    /// Expression for the payload. Default: the document.
+    #[serde(default)]
+    pub(crate) map: Option<String>,
+    /// Whether what is there already comes first. Default: true.
+    #[serde(default)]
+    pub(crate) snapshot: Option<bool>,
+}
+
+impl ChangefeedTable {
+    /// The feed as its runner takes it.
+    pub(crate) fn definition(&self) -> promethean::changefeed::Definition {
+        promethean::changefeed::Definition {
+            url: self.url.clone(),
+            collection: self.collection.clone(),
+            topic: self.topic.clone(),
+            key: self.key.clone(),
+            filter: self.filter.clone(),
+            map: self.map.clone(),
+            snapshot: self.snapshot.unwrap_or(true),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

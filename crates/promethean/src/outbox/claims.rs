@@ -1,11 +1,4 @@
-//! What a drainer does to the table, one function per step. No step looks at a clock.
-//!
-//! A claim is a lease with a token. The token is new with every claim and is all that marking goes
-//! by: a row that another claim has taken over does not have the old one any more.
-//!
-//! A row with a key can be claimed if no earlier row of its key is held: by a claim, by the wait
-//! before its next attempt, or by being dead. Earlier rows that are free are claimed with it,
-//! because claims take rows in order.
+//! What a drainer does to the table in SQLite, one function per step. No step looks at a clock.
 
 use std::time::Duration;
 
@@ -15,9 +8,10 @@ use rusqlite::{
 };
 
 use super::error::DatabaseError;
-use super::limits::{ERROR_BYTES_MAX, HOLD_MAX};
+use super::limits::HOLD_MAX;
 use super::options::AfterDead;
-use super::row::{self, ENVELOPE, Row, from_millis, to_millis};
+use super::row::{self, ENVELOPE, from_millis, to_millis};
+use super::table::{Claim, Outcome, Row, Settled, Settlement, shortened};
 
 /// Rows that may be claimed, in order. Named indexes: a plan that goes over all rows ever sent
 /// should fail rather than be slow.
@@ -33,54 +27,6 @@ WHERE r.sent_at IS NULL AND r.dead_at IS NULL
           THEN e.not_before > :now AND e.not_before <= :horizon
           ELSE :dead_hold END))
 ORDER BY r.seq LIMIT :limit";
-
-/// Who claims, under which token, and until when.
-#[derive(Debug, Clone)]
-pub(super) struct Claim {
-    pub(super) token: String,
-    pub(super) worker: String,
-    pub(super) rows: usize,
-    pub(super) lease: Duration,
-    pub(super) after_dead: AfterDead,
-}
-
-/// What has become of a claimed row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It is published.
-    Sent,
-    /// It failed, and is tried again.
-    Again {
-        /// Not before this time from now.
-        delay: Duration,
-        /// Why it failed.
-        error: String,
-    },
-    /// It is not tried again unless somebody says so.
-    Dead {
-        /// Why.
-        error: String,
-    },
-    /// It was not tried.
-    Released,
-}
-
-/// The end of a claim on one row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Settlement {
-    pub(super) seq: i64,
-    pub(super) outcome: Outcome,
-}
-
-/// How many rows went which way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Settled {
-    pub(super) sent: u64,
-    pub(super) failed: u64,
-    pub(super) dead: u64,
-    /// Not marked, because another claim had taken them over.
-    pub(super) fenced: u64,
-}
 
 /// Whether there is anything to claim; does not write.
 pub(super) fn is_any(
@@ -169,12 +115,7 @@ pub(super) fn settle(
             settled.fenced += 1;
             continue;
         }
-        match settlement.outcome {
-            Outcome::Sent => settled.sent += 1,
-            Outcome::Again { .. } => settled.failed += 1,
-            Outcome::Dead { .. } => settled.dead += 1,
-            Outcome::Released => {}
-        }
+        settled.count(&settlement.outcome);
     }
     tx.commit()?;
     Ok(settled)
@@ -274,12 +215,4 @@ pub(super) fn later(now: Timestamp, wait: Duration) -> Timestamp {
 
 fn horizon(now: Timestamp) -> i64 {
     to_millis(later(now, HOLD_MAX))
-}
-
-fn shortened(error: &str) -> &str {
-    let mut end = error.len().min(ERROR_BYTES_MAX);
-    while !error.is_char_boundary(end) {
-        end -= 1;
-    }
-    error.get(..end).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::claims::Settled;
+use super::table::Settled;
 
 /// What a drainer has done since it was made. Totals that only rise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

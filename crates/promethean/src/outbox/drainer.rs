@@ -2,18 +2,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_event::{EventId, Timestamp};
-use promethean_log::Clock;
-use tokio::sync::{Notify, watch};
+use promethean_log::{Clock, SystemClock};
+use tokio::sync::watch;
 
-use super::claims::{self, later};
+use super::claims::later;
 use super::counters::{DrainCounters, Tallies};
-use super::database::{ConnectionSource, Database};
+use super::database::ConnectionSource;
 use super::error::{DatabaseError, OptionsError};
-use super::handle::{self, Outbox, OutboxStats};
+use super::handle::{Outbox, OutboxStats};
 use super::limits::{LOOK_AWAY_MAX, LOOK_GAP_MIN, PURGE_EVERY_MAX, PURGE_ROWS_MAX};
 use super::options::DrainOptions;
 use super::round::Round;
-use super::row::Row;
+use super::sqlite::SqliteTable;
+use super::table::OutboxTable;
 use super::target::OutboxTarget;
 
 /// Publishes what is in an outbox. Any number of them may work on one, also in several processes.
@@ -22,18 +23,17 @@ pub struct Drainer {
     pub(super) worker: String,
     pub(super) target: Arc<dyn OutboxTarget>,
     pub(super) options: DrainOptions,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) database: Database,
+    /// For its own pauses; what is in the table goes by the table's time.
+    clock: Arc<dyn Clock>,
+    pub(super) table: Arc<dyn OutboxTable>,
     pub(super) tallies: Arc<Tallies>,
-    wake: Arc<Notify>,
 }
 
 /// Tells how a drainer and its outbox stand, while it runs and afterwards. A cheap clone.
 #[derive(Debug, Clone)]
 pub struct DrainMeter {
     tallies: Arc<Tallies>,
-    database: Database,
-    clock: Arc<dyn Clock>,
+    table: Arc<dyn OutboxTable>,
 }
 
 impl DrainMeter {
@@ -44,8 +44,7 @@ impl DrainMeter {
 
     /// How the outbox stands.
     pub async fn stats(&self) -> Result<OutboxStats, DatabaseError> {
-        let now = self.clock.now();
-        self.database.run(move |connection| handle::stats(connection, now)).await
+        self.table.stats().await
     }
 }
 
@@ -87,15 +86,9 @@ struct Pace {
 
 /// What a turn came to.
 enum Turn {
-    /// Nothing to claim before this time, as far as is known.
-    Idle(Option<Timestamp>),
+    /// Nothing to claim before so long, as far as is known.
+    Idle(Option<Duration>),
     Worked(Round),
-}
-
-/// What there is to do.
-enum Find {
-    Nothing(Option<Timestamp>),
-    Rows(Vec<Row>),
 }
 
 impl Drainer {
@@ -106,15 +99,25 @@ impl Drainer {
         target: impl OutboxTarget,
         options: DrainOptions,
     ) -> Result<Self, OptionsError> {
+        let table = Arc::new(SqliteTable::new(outbox, source));
+        let drainer = Self::over(table, target, options)?;
+        Ok(Self { clock: Arc::clone(&outbox.clock), ..drainer })
+    }
+
+    /// A drainer of any table.
+    pub fn over(
+        table: Arc<dyn OutboxTable>,
+        target: impl OutboxTarget,
+        options: DrainOptions,
+    ) -> Result<Self, OptionsError> {
         options.check()?;
         Ok(Self {
             worker: format!("drainer-{}", EventId::generate()),
             target: Arc::new(target),
             options,
-            clock: Arc::clone(&outbox.clock),
-            database: Database::new(source.into()),
+            clock: Arc::new(SystemClock),
+            table,
             tallies: Arc::default(),
-            wake: Arc::clone(&outbox.wake),
         })
     }
 
@@ -125,11 +128,7 @@ impl Drainer {
 
     /// For metrics.
     pub fn meter(&self) -> DrainMeter {
-        DrainMeter {
-            tallies: Arc::clone(&self.tallies),
-            database: self.database.clone(),
-            clock: Arc::clone(&self.clock),
-        }
+        DrainMeter { tallies: Arc::clone(&self.tallies), table: Arc::clone(&self.table) }
     }
 
     /// Drains until `stop` completes. Then the publish under way is finished and marked, and what
@@ -162,9 +161,9 @@ impl Drainer {
         while !stop.is_raised() {
             let turn = self.turn(&mut pace, stop).await;
             match turn {
-                Ok(Turn::Idle(free_at)) => {
+                Ok(Turn::Idle(free_in)) => {
                     pace.failures = 0;
-                    self.idle(free_at, &mut pace, stop).await;
+                    self.idle(free_in, &mut pace, stop).await;
                 }
                 Ok(Turn::Worked(Round { published: 0, outage: true })) => {
                     // Going on would only write a failure into row after row.
@@ -187,41 +186,26 @@ impl Drainer {
 
     async fn turn(&self, pace: &mut Pace, stop: &Stop) -> Result<Turn, DatabaseError> {
         self.purge(pace).await;
-        let (claim, now) = (self.new_claim(), self.clock.now());
-        let wish = claim.clone();
-        let (version, find) = self
-            .database
-            .run(move |connection| {
-                // Before looking, so that no commit after the look goes unnoticed.
-                let version = claims::data_version(connection)?;
-                let find = if claims::is_any(connection, now, wish.after_dead)? {
-                    Find::Rows(claims::claim(connection, now, &wish)?)
-                } else {
-                    Find::Nothing(claims::next_free(connection, now)?)
-                };
-                Ok((version, find))
-            })
-            .await?;
-        pace.version = Some(version);
-        match find {
-            Find::Nothing(free_at) => Ok(Turn::Idle(free_at)),
-            Find::Rows(rows) => Ok(Turn::Worked(self.round(rows, &claim, stop).await)),
+        let claim = self.new_claim();
+        let claimed = self.table.claim(claim.clone()).await?;
+        pace.version = Some(claimed.version);
+        if claimed.rows.is_empty() {
+            return Ok(Turn::Idle(claimed.free_in));
         }
+        Ok(Turn::Worked(self.round(claimed.rows, &claim, stop).await))
     }
 
     /// Waits until there may be something to do.
-    async fn idle(&self, free_at: Option<Timestamp>, pace: &mut Pace, stop: &Stop) {
+    async fn idle(&self, free_in: Option<Duration>, pace: &mut Pace, stop: &Stop) {
         let now = self.clock.now();
-        let until = free_at
-            .unwrap_or(Timestamp::from_millis(u64::MAX))
-            .min(later(now, LOOK_AWAY_MAX))
+        let until = later(now, free_in.unwrap_or(LOOK_AWAY_MAX).min(LOOK_AWAY_MAX))
             .min(pace.next_purge.max(now));
         loop {
             let left = Duration::from_millis(until.millis_since(self.clock.now()));
             tokio::select! {
                 biased;
                 () = stop.raised() => return,
-                () = self.wake.notified() => {
+                () = self.table.written() => {
                     // The transaction may not be committed yet: look often, for a while.
                     pace.gap = LOOK_GAP_MIN;
                     return;
@@ -229,7 +213,7 @@ impl Drainer {
                 () = tokio::time::sleep(pace.gap.min(left)) => {}
             }
             pace.gap = (pace.gap * 2).min(self.options.poll);
-            let version = self.database.run(|connection| claims::data_version(connection)).await;
+            let version = self.table.version().await;
             // An error, too, is for the next turn to meet.
             let changed = version.ok().is_none_or(|version| Some(version) != pace.version);
             if changed || self.clock.now() >= until {
@@ -249,13 +233,7 @@ impl Drainer {
         }
         pace.next_purge = far;
         let Some(keep) = self.options.keep_sent else { return };
-        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let until = Timestamp::from_millis(now.millis().saturating_sub(keep));
-        let purged = self
-            .database
-            .run(move |connection| claims::purge(connection, until, PURGE_ROWS_MAX))
-            .await;
-        match purged {
+        match self.table.purge(keep, PURGE_ROWS_MAX).await {
             Ok(purged) => {
                 self.tallies.purged(purged);
                 if purged == PURGE_ROWS_MAX {
@@ -271,10 +249,7 @@ impl Drainer {
     }
 
     async fn give_back(&self) {
-        let worker = self.worker.clone();
-        let given_back =
-            self.database.run(move |connection| claims::give_back(connection, &worker)).await;
-        if let Err(error) = given_back {
+        if let Err(error) = self.table.give_back(self.worker.clone()).await {
             self.tallies.database_error();
             tracing::warn!(worker = %self.worker, %error,
                 "outbox: claims were not given back, and end with their lease");

@@ -23,6 +23,9 @@ pub enum DatabaseError {
         /// The newest version that is known.
         known: i64,
     },
+    /// A database on another machine refused, or did not answer.
+    #[error("{0}")]
+    Remote(String),
     /// The thread that worked on the database ended without an answer.
     #[error("the work on the database ended without an answer ({0})")]
     Aborted(String),

@@ -102,9 +102,13 @@ mod handle;
 
 mod options;
 
+mod table;
+
 mod database;
 
 mod claims;
+
+mod sqlite;
 
 mod backoff;
 
@@ -131,4 +135,8 @@ pub use drainer::{DrainMeter, Drainer};
 pub use error::{AddError, DatabaseError, OptionsError, ReviveError};
 pub use handle::{FailedEvent, Listing, Outbox, OutboxStats};
 pub use options::{AfterDead, DrainOptions};
+pub use sqlite::SqliteTable;
+pub use table::{
+    Claim, Claimed, Malformed, OrderKey, OutboxTable, Outcome, Row, Settled, Settlement, shortened,
+};
 pub use target::{OutboxTarget, PublishError};

@@ -10,10 +10,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use promethean_event::NewEvent;
 
 use super::backoff::Backoff;
-use super::claims::{Outcome, Settlement};
 use super::limits::CHUNK_BYTES_MAX;
 use super::options::{AfterDead, DrainOptions};
-use super::row::{OrderKey, Row};
+use super::table::{OrderKey, Outcome, Row, Settlement};
 use super::target::{Culprit, PublishError, Remedy};
 
 /// What becomes of failures.

@@ -6,12 +6,11 @@ use std::panic::AssertUnwindSafe;
 use futures_util::{FutureExt, StreamExt, stream};
 use promethean_event::EventId;
 
-use super::claims::{self, Claim, Outcome, Settlement};
 use super::drainer::{Drainer, Stop};
 use super::error::DatabaseError;
 use super::limits::{PARTS_AT_ONCE_MAX, SETTLE_TRIES_MAX};
 use super::parts::{Part, Ready, Rules, divide};
-use super::row::Row;
+use super::table::{Claim, Outcome, Row, Settlement};
 use super::target::{PublishError, Remedy};
 
 /// What a round came to.
@@ -127,11 +126,7 @@ impl Drainer {
         settlements: Vec<Settlement>,
         claim: &Claim,
     ) -> Result<u64, DatabaseError> {
-        let (token, now) = (claim.token.clone(), self.clock.now());
-        let settled = self
-            .database
-            .run(move |connection| claims::settle(connection, now, &token, &settlements))
-            .await?;
+        let settled = self.table.settle(claim.token.clone(), settlements).await?;
         self.tallies.settled(settled);
         Ok(settled.fenced)
     }
@@ -139,11 +134,7 @@ impl Drainer {
     async fn keep_renewing(&self, claim: &Claim) -> Infallible {
         loop {
             tokio::time::sleep(claim.lease / 3).await;
-            let (token, until) =
-                (claim.token.clone(), claims::later(self.clock.now(), claim.lease));
-            let renewed =
-                self.database.run(move |connection| claims::renew(connection, &token, until)).await;
-            if let Err(error) = renewed {
+            if let Err(error) = self.table.renew(claim.token.clone(), claim.lease).await {
                 self.tallies.database_error();
                 tracing::warn!(worker = %self.worker, %error, "outbox: a claim was not renewed");
             }

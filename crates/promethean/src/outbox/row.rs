@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::AddError;
+use super::table::{Malformed, OrderKey};
 
 /// The envelope, in the order in which [`read`] takes it.
 pub(super) const ENVELOPE: &str = "id, sid, ts, topic, key, headers, payload, caused_by, tags";
@@ -18,32 +19,6 @@ INSERT INTO promethean_outbox
     (id, sid, ts, topic, key, headers, payload, caused_by, tags, added_at)
 VALUES (:id, :sid, :ts, :topic, :key, :headers, :payload, :caused_by, :tags, :added_at)
 ON CONFLICT (id) DO NOTHING";
-
-/// Why a row is not an event: somebody else wrote it, or the file is damaged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("malformed row, column {column}: {reason}; correct it with SQL and retry, or discard it")]
-pub(super) struct Malformed {
-    column: &'static str,
-    reason: String,
-}
-
-/// What is kept of events of one key in one topic: their order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct OrderKey {
-    topic: String,
-    key: String,
-}
-
-/// A claimed row.
-#[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) seq: i64,
-    /// Failed attempts before this one.
-    pub(super) attempts: u32,
-    /// Whose order it is part of. Known of a malformed row, too: it stops its key.
-    pub(super) order: Option<OrderKey>,
-    pub(super) content: Result<NewEvent, Malformed>,
-}
 
 /// Adds the event; `false` if there is a row with its id.
 pub(super) fn insert(
@@ -160,5 +135,5 @@ fn session(id: EventId) -> SessionId {
 
 #[expect(clippy::needless_pass_by_value, reason = "errors are made on the spot")]
 fn malformed(column: &'static str, reason: impl ToString) -> Malformed {
-    Malformed { column, reason: reason.to_string() }
+    Malformed { part: column, reason: reason.to_string() }
 }

@@ -14,6 +14,14 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
+/// Awaits `work` and says how long it took.
+#[expect(clippy::disallowed_methods, reason = "measuring time is what a benchmark is for")]
+pub(crate) async fn timed_async<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    let value = work.await;
+    (value, start.elapsed())
+}
+
 /// The middle one of some figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);

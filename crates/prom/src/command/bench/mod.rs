@@ -10,6 +10,8 @@ mod log;
 
 mod measure;
 
+mod mongo;
+
 mod views;
 
 use clap::Subcommand;
@@ -27,6 +29,8 @@ pub(crate) enum BenchCommand {
     Hub(hub::HubBench),
     /// Views against SQLite and a constant answer: projecting, snapshots, the past.
     Views(views::ViewsBench),
+    /// The store on MongoDB against the driver alone: appending, consuming, changefeeds, latency.
+    Mongo(mongo::MongoBench),
 }
 
 pub(crate) fn run(command: BenchCommand, output: &Output) -> anyhow::Result<Status> {
@@ -35,5 +39,6 @@ pub(crate) fn run(command: BenchCommand, output: &Output) -> anyhow::Result<Stat
         BenchCommand::Bus(bench) => bus::run(&bench, output),
         BenchCommand::Hub(bench) => hub::run(&bench, output),
         BenchCommand::Views(bench) => views::run(&bench, output),
+        BenchCommand::Mongo(bench) => mongo::run(&bench, output),
     }
 }

@@ -2,8 +2,8 @@ use std::collections::HashMap;
 
 use rusqlite::{StatementStatus, named_params};
 
-use super::super::claims::{self, Claim, Outcome, Settlement};
-use super::super::{AfterDead, limits};
+use super::super::claims;
+use super::super::{AfterDead, Claim, Outcome, Settlement, limits};
 use super::script::Fate;
 use super::*;
 use crate::store::AppendError;

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::super::claims::{self, Claim, Settlement};
+use super::super::claims;
 use super::super::parts::{Part, Ready, Rules, divide};
 use super::super::target::PublishError;
 use super::super::{AfterDead, row, schema};
+use super::super::{Claim, Settlement};
 use super::*;
 use crate::store::AppendError;
 

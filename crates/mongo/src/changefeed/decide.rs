@@ -1,0 +1,417 @@
+//! What becomes of a change. Neither a server nor a clock is in here.
+
+use bytes::Bytes;
+use mongodb::bson::raw::{RawBsonRef, RawDocument};
+use promethean::Formula;
+use promethean_event::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use promethean_event::{EventId, Headers, Key, NewEvent, Payload, Timestamp};
+use serde_json::{Value, json};
+
+use super::change::{Change, Op};
+use super::guard;
+use super::key;
+use crate::document::canonical;
+use promethean::changefeed::ClusterTime;
+use promethean::changefeed::Feed;
+
+/// What happened: `insert`, `update`, `replace`, `delete` or `snapshot`.
+pub const HEADER_OP: &str = "x-mongo-op";
+/// When, by the server's clock: seconds since 1970, a dot, and a number within the second.
+pub const HEADER_CLUSTER_TIME: &str = "x-mongo-cluster-time";
+/// `looked-up` if the document is the one that MongoDB had when the change was read, which may be
+/// newer than the change.
+pub const HEADER_DOCUMENT: &str = "x-mongo-document";
+/// Bytes of a document that is too large for an event, if they are known, or `unknown`: the payload
+/// holds nothing but its `_id`.
+pub const HEADER_OVERSIZE: &str = "x-mongo-oversize";
+
+/// Where the documents of updates come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Images {
+    /// The collection keeps them.
+    Kept,
+    /// They are looked up when the change is read.
+    LookedUp,
+}
+
+/// What becomes of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Decision {
+    Publish(Box<NewEvent>),
+    LeaveOut,
+    /// Somebody should know.
+    Alarm(String),
+    /// The stream ends here, and begins anew after it.
+    BeginAnew,
+}
+
+/// Whose document it is, and where its event comes from.
+struct Origin<'a> {
+    op: &'a str,
+    at: ClusterTime,
+    ts: u64,
+    /// What the event's id is made of, besides the feed's name.
+    seed: &'a [u8],
+    domain: &'a str,
+}
+
+/// Decides on a change. An error is a reason to stop: nothing is left out because of it.
+pub(super) fn decide(feed: &Feed, images: Images, change: &Change<'_>) -> Result<Decision, String> {
+    match change.op {
+        Op::Drop => Ok(Decision::Alarm(format!("the collection was dropped at {}", change.at))),
+        Op::Rename => Ok(Decision::Alarm(format!("the collection was renamed at {}", change.at))),
+        Op::Invalidate => Ok(Decision::BeginAnew),
+        Op::Other => Ok(Decision::LeaveOut),
+        Op::Insert | Op::Update | Op::Replace | Op::Delete => decide_document(feed, images, change),
+    }
+}
+
+fn decide_document(feed: &Feed, images: Images, change: &Change<'_>) -> Result<Decision, String> {
+    let id = change.id.ok_or("a change of a document has no _id")?;
+    if guard::is_ours(change.document.or(change.before)) {
+        return Ok(Decision::LeaveOut);
+    }
+    let is_delete = change.op == Op::Delete;
+    if !is_delete && change.document.is_none() {
+        // It is gone by now; the delete comes.
+        return Ok(Decision::LeaveOut);
+    }
+    let op = change.op.name();
+    let origin = Origin {
+        op,
+        at: change.at,
+        ts: change.millis.unwrap_or(change.at.millis()),
+        seed: change.token.as_bytes(),
+        domain: "mongo changefeed",
+    };
+    let values = Values::of(change.document.filter(|_| !is_delete), change.before, id, op)?;
+    let passes = |values: &Values| values.test(feed.filter.as_ref());
+    // A delete tells what the document was only if the collection keeps that.
+    let is_wanted = if is_delete && change.before.is_none() {
+        true
+    } else if is_delete {
+        passes(&values.before_as_document())?
+    } else {
+        passes(&values)?
+    };
+    let has_left = !is_wanted
+        && !is_delete
+        && change.before.is_some()
+        && passes(&values.before_as_document())?;
+    if !is_wanted && !has_left {
+        return Ok(Decision::LeaveOut);
+    }
+    let document = change.document.filter(|_| !is_delete && !has_left);
+    let mut event = event(feed, &values, (id, document), &origin)?;
+    if change.op == Op::Update && images == Images::LookedUp && document.is_some() {
+        insert(&mut event.headers, HEADER_DOCUMENT, "looked-up")?;
+    }
+    Ok(Decision::Publish(Box::new(event)))
+}
+
+/// The event of a document that was there when the feed began; none if it is left out.
+pub(super) fn of_snapshot(
+    feed: &Feed,
+    document: &RawDocument,
+    (since, run): (ClusterTime, u64),
+) -> Result<Option<NewEvent>, String> {
+    let id = document.get("_id").ok().flatten().ok_or("a document has no _id")?;
+    if guard::is_ours(Some(document)) {
+        return Ok(None);
+    }
+    let values = Values::of(Some(document), None, id, "snapshot")?;
+    if !values.test(feed.filter.as_ref())? {
+        return Ok(None);
+    }
+    // The content is part of it: read again after a crash, the document may be another one.
+    let mut seed = run.to_be_bytes().to_vec();
+    seed.extend_from_slice(document.as_bytes());
+    let origin = Origin {
+        op: "snapshot",
+        at: since,
+        ts: since.millis(),
+        seed: &seed,
+        domain: "mongo changefeed snapshot",
+    };
+    event(feed, &values, (id, Some(document)), &origin).map(Some)
+}
+
+/// The event of a change that is too large to be read with its document.
+pub(super) fn of_oversize(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
+    let is_document = matches!(change.op, Op::Insert | Op::Update | Op::Replace);
+    let Some(id) = change.id.filter(|_| is_document) else {
+        return decide(feed, Images::LookedUp, change);
+    };
+    let op = change.op.name();
+    let origin = Origin {
+        op,
+        at: change.at,
+        ts: change.millis.unwrap_or(change.at.millis()),
+        seed: change.token.as_bytes(),
+        domain: "mongo changefeed",
+    };
+    let values = Values::of(None, None, id, op)?;
+    let mut event = event(feed, &values, (id, None), &origin)?;
+    event.payload = stub(id)?;
+    insert(&mut event.headers, HEADER_OVERSIZE, "unknown")?;
+    Ok(Decision::Publish(Box::new(event)))
+}
+
+fn event(
+    feed: &Feed,
+    values: &Values,
+    (id, document): (RawBsonRef<'_>, Option<&RawDocument>),
+    origin: &Origin<'_>,
+) -> Result<NewEvent, String> {
+    let mut seed = feed.name.as_bytes().to_vec();
+    seed.push(0);
+    seed.extend_from_slice(origin.seed);
+    let mut headers = Headers::default();
+    insert(&mut headers, HEADER_OP, origin.op)?;
+    insert(&mut headers, HEADER_CLUSTER_TIME, &origin.at.to_string())?;
+    let payload = match (document, &feed.map) {
+        (None, _) => Payload::null(),
+        (Some(document), None) => {
+            let text = canonical(RawBsonRef::Document(document)).map_err(|e| e.to_string())?;
+            sized(text, id, &mut headers)?
+        }
+        (Some(_), Some(map)) => {
+            let text = serde_json::to_string(&values.evaluate(map)?);
+            sized(text.map_err(|error| error.to_string())?, id, &mut headers)?
+        }
+    };
+    let event_id = EventId::derived(origin.domain, &seed);
+    let ts = Timestamp::from_millis(origin.ts);
+    let mut event = NewEvent::new(event_id, ts, feed.topic.clone(), payload);
+    event.headers = headers;
+    Ok(event.with_key(values.key(feed)?))
+}
+
+fn sized(text: String, id: RawBsonRef<'_>, headers: &mut Headers) -> Result<Payload, String> {
+    if text.len() > PAYLOAD_BYTES_MAX {
+        insert(headers, HEADER_OVERSIZE, &text.len().to_string())?;
+        return stub(id);
+    }
+    Payload::parse(Bytes::from(text)).map_err(|error| error.to_string())
+}
+
+fn stub(id: RawBsonRef<'_>) -> Result<Payload, String> {
+    let id = canonical(id).map_err(|error| error.to_string())?;
+    Payload::parse(Bytes::from(format!("{{\"_id\":{id}}}"))).map_err(|error| error.to_string())
+}
+
+fn insert(headers: &mut Headers, name: &str, value: &str) -> Result<(), String> {
+    headers.insert(name, value).map_err(|error| error.to_string())
+}
+
+/// What expressions speak of.
+struct Values([Value; 4]);
+
+impl Values {
+    fn of(
+        document: Option<&RawDocument>,
+        before: Option<&RawDocument>,
+        id: RawBsonRef<'_>,
+        op: &str,
+    ) -> Result<Self, String> {
+        let value = |document: Option<&RawDocument>| -> Result<Value, String> {
+            let Some(document) = document else { return Ok(Value::Null) };
+            let text = canonical(RawBsonRef::Document(document)).map_err(|e| e.to_string())?;
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        };
+        let key = key::text_of(id).map_err(|error| error.to_string())?;
+        Ok(Self([value(document)?, value(before)?, json!(key), json!(op)]))
+    }
+
+    fn before_as_document(&self) -> Self {
+        let [_, before, key, op] = self.0.clone();
+        Self([before.clone(), before, key, op])
+    }
+
+    fn evaluate(&self, formula: &Formula) -> Result<Value, String> {
+        let [document, before, key, op] = &self.0;
+        let value = formula.evaluate(&[document, before, key, op]);
+        value.map_err(|why| format!("expression {:?}: {why}", formula.source()))
+    }
+
+    fn test(&self, filter: Option<&Formula>) -> Result<bool, String> {
+        let Some(filter) = filter else { return Ok(true) };
+        match self.evaluate(filter)? {
+            Value::Bool(passes) => Ok(passes),
+            other => Err(format!(
+                "the filter must be true or false, and is {other}: {:?}",
+                filter.source()
+            )),
+        }
+    }
+
+    fn key(&self, feed: &Feed) -> Result<Key, String> {
+        let [document, _, id, _] = &self.0;
+        let text = match &feed.key {
+            None => id.as_str().unwrap_or_default().to_owned(),
+            Some(formula) => {
+                // A document that is gone, or has left, is known by what it was.
+                let known = if document.is_null() {
+                    self.before_as_document()
+                } else {
+                    Self(self.0.clone())
+                };
+                match known.evaluate(formula)? {
+                    Value::String(text) => text,
+                    Value::Null => return Err(format!("the key of {id} is null")),
+                    other => other.to_string(),
+                }
+            }
+        };
+        let bounded = if text.len() > KEY_BYTES_MAX {
+            // Longer than a key may be: the same text has the same digest.
+            EventId::derived("mongo changefeed key", text.as_bytes()).to_string()
+        } else {
+            text
+        };
+        Key::new(bounded.as_str()).map_err(|error| format!("the key {bounded:?}: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::raw::RawDocumentBuf;
+    use mongodb::bson::{Timestamp as Stamp, rawdoc};
+
+    use super::*;
+    use promethean::changefeed::Definition;
+
+    fn feed(change: impl FnOnce(&mut Definition)) -> Feed {
+        let mut definition = Definition {
+            url: String::new(),
+            collection: "shop.orders".into(),
+            topic: "orders.changed".into(),
+            key: None,
+            filter: None,
+            map: None,
+            snapshot: true,
+        };
+        change(&mut definition);
+        definition.feed("orders").unwrap()
+    }
+
+    fn raw(op: &str, parts: &RawDocumentBuf) -> RawDocumentBuf {
+        let mut raw = rawdoc! {
+            "_id": { "_data": "8265" }, "operationType": op,
+            "clusterTime": Stamp { time: 17, increment: 3 },
+        };
+        for part in parts {
+            let (name, value) = part.unwrap();
+            raw.append(name, mongodb::bson::raw::RawBson::from(value));
+        }
+        raw
+    }
+
+    fn decided(feed: &Feed, op: &str, parts: &RawDocumentBuf) -> Result<Decision, String> {
+        let raw = raw(op, parts);
+        decide(feed, Images::LookedUp, &Change::read(&raw).unwrap())
+    }
+
+    fn published(decision: Result<Decision, String>) -> NewEvent {
+        match decision.unwrap() {
+            Decision::Publish(event) => *event,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Pitfalls 115, 123.
+    #[test]
+    fn a_delete_is_a_tombstone_with_headers_of_lower_case() {
+        let gone =
+            published(decided(&feed(|_| {}), "delete", &rawdoc! { "documentKey": { "_id": 7 } }));
+        assert!(gone.payload.is_tombstone());
+        assert_eq!(gone.key.as_ref().unwrap().as_str(), "7");
+        let headers: Vec<_> = gone.headers.iter().collect();
+        assert_eq!(headers, [("x-mongo-op", "delete"), ("x-mongo-cluster-time", "17.3")]);
+    }
+
+    /// Pitfall 116.
+    #[test]
+    fn looked_up_documents_are_marked() {
+        let parts = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": { "_id": 7, "n": 1 } };
+        let event = published(decided(&feed(|_| {}), "update", &parts));
+        assert_eq!(event.headers.get(HEADER_DOCUMENT), Some("looked-up"));
+        assert_eq!(event.payload.as_str(), r#"{"_id":7,"n":1}"#);
+        let event = published(decided(&feed(|_| {}), "insert", &parts));
+        assert_eq!(event.headers.get(HEADER_DOCUMENT), None);
+        let gone = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": null };
+        assert_eq!(decided(&feed(|_| {}), "update", &gone), Ok(Decision::LeaveOut));
+    }
+
+    /// Pitfall 117.
+    #[test]
+    fn what_is_not_about_documents_is_told() {
+        let feed = feed(|_| {});
+        let alarm = decided(&feed, "drop", &rawdoc! {}).unwrap();
+        assert!(matches!(alarm, Decision::Alarm(text) if text.contains("dropped")));
+        let alarm = decided(&feed, "rename", &rawdoc! {}).unwrap();
+        assert!(matches!(alarm, Decision::Alarm(text) if text.contains("renamed")));
+        assert_eq!(decided(&feed, "invalidate", &rawdoc! {}), Ok(Decision::BeginAnew));
+        assert_eq!(decided(&feed, "createIndexes", &rawdoc! {}), Ok(Decision::LeaveOut));
+    }
+
+    /// Pitfall 120.
+    #[test]
+    fn the_same_change_has_the_same_id() {
+        let parts = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": { "_id": 7 } };
+        let newer = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": { "_id": 7, "n": 2 } };
+        let one = published(decided(&feed(|_| {}), "update", &parts));
+        assert_eq!(one.id, published(decided(&feed(|_| {}), "update", &newer)).id);
+        let mut other = feed(|_| {});
+        other.name = "other".into();
+        assert_ne!(one.id, published(decided(&other, "update", &parts)).id);
+    }
+
+    /// Pitfall 122.
+    #[test]
+    fn what_we_wrote_ourselves_is_left_out() {
+        let parts = rawdoc! {
+            "documentKey": { "_id": 7 },
+            "fullDocument": { "_id": 7, "_origin": "promethean:orders" },
+        };
+        assert_eq!(decided(&feed(|_| {}), "insert", &parts), Ok(Decision::LeaveOut));
+    }
+
+    #[test]
+    fn filters_and_maps_see_the_document() {
+        let feed = feed(|feed| {
+            feed.filter = Some("document.n > 1".into());
+            feed.map = Some("{'twice': document.n * 2, 'op': op}".into());
+        });
+        let parts = |n: i32| rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": { "n": n } };
+        assert_eq!(decided(&feed, "insert", &parts(1)), Ok(Decision::LeaveOut));
+        let event = published(decided(&feed, "insert", &parts(2)));
+        let value: Value = event.payload.decode().unwrap();
+        assert_eq!(value, json!({ "twice": 4, "op": "insert" }));
+        let missing = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": {} };
+        assert!(decided(&feed, "insert", &missing).is_err(), "left out for a mistake");
+    }
+
+    #[test]
+    fn a_document_that_leaves_the_filter_is_a_tombstone() {
+        let feed = feed(|feed| feed.filter = Some("document.open".into()));
+        let parts = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocument": { "open": false },
+            "fullDocumentBeforeChange": { "open": true },
+        };
+        assert!(published(decided(&feed, "update", &parts)).payload.is_tombstone());
+        let gone = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocumentBeforeChange": { "open": false },
+        };
+        assert_eq!(decided(&feed, "delete", &gone), Ok(Decision::LeaveOut));
+    }
+
+    #[test]
+    fn what_is_too_large_is_a_stub() {
+        let text = "x".repeat(PAYLOAD_BYTES_MAX);
+        let parts = rawdoc! { "documentKey": { "_id": 7 }, "fullDocument": { "text": text } };
+        let event = published(decided(&feed(|_| {}), "insert", &parts));
+        assert_eq!(event.payload.as_str(), r#"{"_id":7}"#);
+        assert!(event.headers.get(HEADER_OVERSIZE).is_some());
+    }
+}

@@ -1,0 +1,153 @@
+//! The change stream of a collection, and what its end means.
+
+use std::time::Duration;
+
+use mongodb::Collection;
+use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::{Document, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::ResumeToken;
+use mongodb::error::Error;
+use mongodb::options::{FullDocumentBeforeChangeType, FullDocumentType};
+
+use super::decide::Images;
+use crate::cluster::Cluster;
+use crate::fault::{Fault, code_of, describe};
+use promethean::changefeed::ClusterTime;
+
+/// Where a stream begins.
+#[derive(Debug, Clone)]
+pub(super) struct Begin<'a> {
+    pub(super) since: ClusterTime,
+    pub(super) token: Option<&'a str>,
+}
+
+/// Why a stream does not go on.
+#[derive(Debug)]
+pub(super) enum Break {
+    /// The server's history does not reach back so far.
+    Lost,
+    /// The next change is too large to be sent.
+    Oversize,
+    /// What may go by itself.
+    Fault(Fault),
+}
+
+impl From<Fault> for Break {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Codes for history that is gone: ChangeStreamHistoryLost, ChangeStreamFatalError,
+/// CappedPositionLost, InvalidResumeToken.
+const LOST: [i32; 4] = [286, 280, 136, 260];
+/// BSONObjectTooLarge.
+const OVERSIZE: i32 = 10334;
+
+impl From<Error> for Break {
+    fn from(error: Error) -> Self {
+        match code_of(&error) {
+            Some(code) if LOST.contains(&code) => Self::Lost,
+            Some(OVERSIZE) => Self::Oversize,
+            _ => Self::Fault(Fault::Transient(describe(&error))),
+        }
+    }
+}
+
+pub(super) type Changes = ChangeStream<RawDocumentBuf>;
+
+/// Opens the stream. After a token, and not at it, so that one that ended the stream will do.
+pub(super) async fn open(
+    cluster: &Cluster,
+    collection: &Collection<RawDocumentBuf>,
+    begin: &Begin<'_>,
+    images: Images,
+) -> Result<Changes, Break> {
+    let mut watch = collection.watch().max_await_time(AWAIT);
+    watch = match images {
+        Images::Kept => watch
+            .full_document(FullDocumentType::WhenAvailable)
+            .full_document_before_change(FullDocumentBeforeChangeType::WhenAvailable),
+        Images::LookedUp => watch.full_document(FullDocumentType::UpdateLookup),
+    };
+    watch = match begin.token {
+        Some(token) => watch.start_after(resume_token(token)?),
+        None => watch.start_at_operation_time(super::timestamp(begin.since)),
+    };
+    let opened = cluster.deadline().hold(watch).await.ok_or_else(crate::fault::too_late)?;
+    Ok(opened?.with_type())
+}
+
+/// The next change without its document, which is too large.
+pub(super) async fn next_without_document(
+    cluster: &Cluster,
+    collection: &Collection<RawDocumentBuf>,
+    begin: &Begin<'_>,
+) -> Result<Option<RawDocumentBuf>, Break> {
+    let without = doc! { "$project": {
+        "fullDocument": 0, "fullDocumentBeforeChange": 0, "updateDescription": 0,
+    } };
+    let watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
+    let watch = match begin.token {
+        Some(token) => watch.start_after(resume_token(token)?),
+        None => watch.start_at_operation_time(super::timestamp(begin.since)),
+    };
+    let opened = cluster.deadline().hold(watch).await.ok_or_else(crate::fault::too_late)?;
+    Ok(opened?.with_type::<RawDocumentBuf>().next_if_any().await?)
+}
+
+/// How long the server waits for a change before it says that there is none.
+const AWAIT: Duration = Duration::from_millis(250);
+
+fn resume_token(text: &str) -> Result<ResumeToken, Fault> {
+    mongodb::bson::deserialize_from_document(doc! { "_data": text })
+        .map_err(|error| Fault::Refused(format!("the resume token is damaged: {error}")))
+}
+
+/// The text of the token up to which a stream was read, also over what nobody was sent.
+pub(super) fn token_of(changes: &Changes) -> Option<String> {
+    let token = mongodb::bson::serialize_to_document(&changes.resume_token()?).ok()?;
+    token.get_str("_data").ok().map(str::to_owned)
+}
+
+/// The server's time.
+pub(super) async fn now(cluster: &Cluster) -> Result<ClusterTime, Fault> {
+    let hello = cluster.ask(cluster.database.run_command(doc! { "hello": 1 })).await?;
+    let time = hello.get_timestamp("operationTime");
+    time.map(super::cluster_time).map_err(|_| {
+        Fault::Refused("MongoDB did not tell its operation time; a replica set does".into())
+    })
+}
+
+/// The beginning of the server's history, if we may look.
+pub(super) async fn oldest(cluster: &Cluster) -> Option<ClusterTime> {
+    let oplog = cluster.client.database("local").collection::<Document>("oplog.rs");
+    let first = oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).projection(doc! { "ts": 1 });
+    let first = cluster.ask(first).await.ok()??;
+    first.get_timestamp("ts").ok().map(super::cluster_time)
+}
+
+/// Whether the collection keeps documents as they were before and after changes; and why it is
+/// none to feed from, if it is none.
+pub(super) async fn survey(
+    cluster: &Cluster,
+    collection: &str,
+) -> Result<(Images, Option<String>), Fault> {
+    let names = cluster.ask(cluster.database.list_collection_names()).await?;
+    let refusal = super::guard::refuse(collection, &names);
+    let found = cluster
+        .ask(
+            cluster
+                .database
+                .run_command(doc! { "listCollections": 1, "filter": { "name": collection } }),
+        )
+        .await?;
+    let first = found.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let options = first.ok().and_then(|batch| batch.first()).and_then(|first| first.as_document());
+    let images = options
+        .and_then(|found| found.get_document("options").ok())
+        .and_then(|options| options.get_document("changeStreamPreAndPostImages").ok())
+        .is_some_and(|images| images.get_bool("enabled").unwrap_or(false));
+    Ok((if images { Images::Kept } else { Images::LookedUp }, refusal))
+}

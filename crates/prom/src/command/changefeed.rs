@@ -1,0 +1,226 @@
+//! `prom changefeed`: collections of MongoDB that a server publishes the changes of.
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Status;
+use crate::output::{self, Output};
+use crate::reach::{Ask, At, Reach, segment};
+
+/// Publish what changes in collections of MongoDB.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChangefeedCommand {
+    /// Add a changefeed, or change one; how far it has come stays.
+    Add(Add),
+    /// List changefeeds, and how far they have come.
+    Ls(List),
+    /// Let a changefeed wait.
+    Pause(One),
+    /// Let a changefeed go on.
+    Resume(Resume),
+    /// Remove a changefeed; what it has published stays.
+    Rm(One),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// Its name.
+    name: String,
+    /// Connection string of the MongoDB, a replica set.
+    #[arg(long, value_name = "URL", env = "PROM_CHANGEFEED_URL", hide_env_values = true)]
+    mongo: String,
+    /// The collection, as `database.collection`.
+    #[arg(long, value_name = "NAME")]
+    collection: String,
+    /// Topic that the changes go to.
+    #[arg(long, value_name = "TOPIC")]
+    topic: String,
+    /// Expression for the key [default: the document's `_id`].
+    #[arg(long, value_name = "EXPRESSION")]
+    key: Option<String>,
+    /// Expression that is true for changes that are published [default: all].
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Expression for the payload [default: the document].
+    #[arg(long, value_name = "EXPRESSION")]
+    map: Option<String>,
+    /// Leave out what is there already.
+    #[arg(long)]
+    no_snapshot: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// Its name.
+    name: String,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Its name.
+    name: String,
+    /// How to go on if MongoDB has forgotten changes that were not read yet.
+    #[arg(long, value_enum, value_name = "HOW")]
+    recover: Option<Recover>,
+    /// With `--recover from-time`: seconds since 1970.
+    #[arg(long, value_name = "SECONDS")]
+    from: Option<u32>,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Recover {
+    /// Every document comes again, as it is now. Deletes of the gap are not noticed.
+    Resnapshot,
+    /// From a time on that MongoDB still knows.
+    FromTime,
+    /// From now on.
+    AcceptGap,
+}
+
+impl Recover {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Resnapshot => "resnapshot",
+            Self::FromTime => "from-time",
+            Self::AcceptGap => "accept-gap",
+        }
+    }
+}
+
+/// A changefeed as a server tells of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Feed {
+    name: String,
+    definition: Map<String, Value>,
+    paused: bool,
+    status: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Feeds {
+    changefeeds: Vec<Feed>,
+}
+
+impl Feed {
+    fn text(&self, name: &str) -> &str {
+        self.definition.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn phase(&self) -> &Value {
+        self.status.as_ref().and_then(|status| status.get("phase")).unwrap_or(&Value::Null)
+    }
+
+    fn state(&self) -> String {
+        let phase = self.phase().get("phase").and_then(Value::as_str).unwrap_or("new");
+        if self.paused { format!("paused ({phase})") } else { phase.to_owned() }
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.status.as_ref().and_then(|status| status.get(name)).and_then(Value::as_u64)
+    }
+
+    /// What somebody should know.
+    fn note(&self) -> String {
+        let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
+        let reason = self.phase().get("reason").or(alarm).and_then(Value::as_str);
+        match self.phase().get("gap") {
+            Some(_) => {
+                "history lost; say how to go on: prom changefeed resume --recover".to_owned()
+            }
+            None => reason.map(output::plain).unwrap_or_default(),
+        }
+    }
+}
+
+pub(crate) fn run(command: ChangefeedCommand, output: &Output) -> anyhow::Result<Status> {
+    super::block_on(async move {
+        let path = |name: &str, verb: &str| format!("/changefeeds/{}{verb}", segment(name));
+        let (at, ask) = match command {
+            ChangefeedCommand::Ls(List { at }) => (at, None),
+            ChangefeedCommand::Add(add) => {
+                let ask = Ask::put(path(&add.name, "")).json(&add.definition());
+                (add.at, Some(ask))
+            }
+            ChangefeedCommand::Pause(One { name, at }) => {
+                (at, Some(Ask::post(path(&name, "/pause"))))
+            }
+            ChangefeedCommand::Rm(One { name, at }) => (at, Some(Ask::delete(path(&name, "")))),
+            ChangefeedCommand::Resume(Resume { name, recover, from, at }) => {
+                let ask = Ask::post(path(&name, "/resume"))
+                    .query("recover", recover.map(Recover::name))
+                    .query("from", from);
+                (at, Some(ask))
+            }
+        };
+        let reach = at.open_workshop().await?;
+        let done = match ask {
+            None => ls(&reach, output).await,
+            Some(ask) => order(&reach, ask, output).await,
+        };
+        reach.close().await;
+        done
+    })
+}
+
+impl Add {
+    fn definition(&self) -> Value {
+        let mut definition = Map::new();
+        for (name, value) in [
+            ("url", Some(&self.mongo)),
+            ("collection", Some(&self.collection)),
+            ("topic", Some(&self.topic)),
+            ("key", self.key.as_ref()),
+            ("filter", self.filter.as_ref()),
+            ("map", self.map.as_ref()),
+        ] {
+            definition.extend(value.map(|value| (name.to_owned(), json!(value))));
+        }
+        definition.insert("snapshot".to_owned(), json!(!self.no_snapshot));
+        Value::Object(definition)
+    }
+}
+
+async fn order(reach: &Reach, ask: Ask, output: &Output) -> anyhow::Result<Status> {
+    let told: Value = reach.json(ask).await?;
+    output.record(&told, |told| match serde_json::from_value::<Feed>(told.clone()) {
+        Ok(feed) => format!("changefeed {}: {}", feed.name, feed.state()),
+        Err(_) => "done".to_owned(),
+    })?;
+    Ok(Status::Done)
+}
+
+async fn ls(reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+    let found: Feeds = reach.json(Ask::get("/changefeeds")).await?;
+    output.list("changefeeds", &found.changefeeds, |feeds| {
+        if feeds.is_empty() {
+            return "no changefeeds; begin one with: prom changefeed add".to_owned();
+        }
+        let row = |feed: &Feed| {
+            let headroom = feed.number("oplog_headroom_seconds");
+            vec![
+                feed.name.clone(),
+                format!("{} -> {}", feed.text("collection"), feed.text("topic")),
+                feed.state(),
+                output::grouped(feed.number("published").unwrap_or(0)),
+                headroom.map(|seconds| format!("{seconds}s")).unwrap_or_default(),
+                feed.note(),
+            ]
+        };
+        let rows: Vec<Vec<String>> = feeds.iter().map(row).collect();
+        output::table(&["FEED", "FROM -> TO", "STATE", "PUBLISHED", "HEADROOM", "NOTE"], &rows)
+    })?;
+    Ok(Status::Done)
+}

@@ -1,0 +1,305 @@
+//! What is kept of a feed, in the store of its bus: what it is to do, and how far it has come.
+
+use std::sync::Arc;
+
+use promethean_event::{Key, KeyError, Payload};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::definition::{Definition, DefinitionError};
+use super::position::ClusterTime;
+use crate::store::{Put, ReadError, SaveError, Store};
+
+/// Declarations and orders, by name.
+const WANTED: &str = "changefeeds";
+/// Progress, by name.
+const REACHED: &str = "changefeed-progress";
+
+/// What somebody wants of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// What it is to do.
+    pub definition: Definition,
+    /// Whether it is to wait. Default: no.
+    #[serde(default)]
+    pub paused: bool,
+    /// How it is to go on, if its history is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recover: Option<Recovery>,
+}
+
+/// How a feed goes on whose history is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// From a new snapshot: every document comes again, as it is. Documents that were deleted in
+    /// the gap are not noticed.
+    Resnapshot,
+    /// From this time on, in seconds since 1970, if the server's history reaches so far.
+    FromTime(u32),
+    /// From now on.
+    AcceptGap,
+}
+
+/// How far a feed has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Who runs it.
+    pub owner: String,
+    /// Rises with every owner.
+    pub epoch: u64,
+    /// Rises while the owner lives.
+    pub beat: u64,
+    /// What it is doing.
+    pub phase: Phase,
+    /// The time of the last change that was passed, by the server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<ClusterTime>,
+    /// Events that were published, of all owners; those of a replay count again.
+    #[serde(default)]
+    pub published: u64,
+    /// Changes that were left out, by the filter or by their origin.
+    #[serde(default)]
+    pub left_out: u64,
+    /// How much longer than the feed's place the server's history reaches back, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oplog_headroom_seconds: Option<u64>,
+    /// What somebody should know of: the collection was dropped or renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
+    /// The last gap that was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Gap>,
+}
+
+/// What a feed is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "kebab-case")]
+pub enum Phase {
+    /// It publishes what is there.
+    Snapshot {
+        /// The moment before: the stream begins right after it.
+        since: ClusterTime,
+        /// The `_id` that it has come to: a BSON document, in base 64.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+        /// How many snapshots there were before.
+        run: u64,
+    },
+    /// It publishes changes.
+    Stream {
+        /// From this moment on, if there is no token yet.
+        since: ClusterTime,
+        /// The resume token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
+        /// How many snapshots there were.
+        run: u64,
+    },
+    /// The server's history does not reach back to where it was.
+    Lost {
+        /// What is missing.
+        gap: Gap,
+        /// How many snapshots there were.
+        run: u64,
+    },
+    /// It cannot go on before something is put right; `resume` tries again from here.
+    Stopped {
+        /// Why.
+        reason: String,
+        /// What it was doing.
+        before: Box<Phase>,
+    },
+}
+
+/// Changes that nobody will see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The last change that was published is of this time.
+    pub from: Option<ClusterTime>,
+    /// The server's history begins here, as far as it tells.
+    pub to: Option<ClusterTime>,
+}
+
+/// Why feeds could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FeedsError {
+    /// No feed has the name.
+    #[error("there is no changefeed {0:?}; `prom changefeed ls` lists them")]
+    Unknown(String),
+    /// The name is not good.
+    #[error("the name of a changefeed: {0}")]
+    Name(#[from] KeyError),
+    /// The declaration is not good.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// The history is lost, and nobody has said what to do.
+    #[error(
+        "the history of changefeed {0:?} is lost; say how to go on: --recover resnapshot, \
+         from-time or accept-gap"
+    )]
+    Lost(String),
+    /// The store refused.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// What is kept is not what this program knows.
+    #[error("what is kept of a changefeed cannot be read: {0}")]
+    Malformed(String),
+}
+
+/// The feeds of a bus.
+#[derive(Debug, Clone)]
+pub struct Feeds(Arc<dyn Store>);
+
+/// A feed, and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// What it is to do.
+    pub definition: Definition,
+    /// Whether it is to wait.
+    pub paused: bool,
+    /// How far it has come; nothing if it never ran.
+    pub status: Option<Status>,
+}
+
+/// Something kept, and its version.
+#[derive(Debug, Clone)]
+pub struct Versioned<T> {
+    /// It.
+    pub value: T,
+    /// Rises with every change.
+    pub version: u64,
+}
+
+impl Feeds {
+    /// Those whose records are in this store.
+    pub fn new(store: &Arc<dyn Store>) -> Self {
+        Self(Arc::clone(store))
+    }
+
+    /// Adds or changes a feed. What it has come to stays.
+    pub async fn add(&self, name: &str, definition: Definition) -> Result<(), FeedsError> {
+        definition.feed(name)?;
+        let before = self.wanted(name).await?;
+        let paused = before.as_ref().is_some_and(|before| before.value.paused);
+        let wanted = Wanted { definition, paused, recover: None };
+        if before.as_ref().is_some_and(|before| before.value.definition == wanted.definition) {
+            return Ok(());
+        }
+        self.write(WANTED, name, Some(&wanted), None).await
+    }
+
+    /// All of them.
+    pub async fn list(&self) -> Result<Vec<Listed>, FeedsError> {
+        let mut feeds = Vec::new();
+        for entry in self.0.entries(WANTED).await? {
+            let name = entry.key.as_str().to_owned();
+            let Wanted { definition, paused, .. } = decode(&entry.value)?;
+            let status = self.status(&name).await?.map(|status| status.value);
+            feeds.push(Listed { name, definition, paused, status });
+        }
+        Ok(feeds)
+    }
+
+    /// Has a feed stop until it is resumed.
+    pub async fn pause(&self, name: &str) -> Result<(), FeedsError> {
+        let mut wanted = self.known(name).await?;
+        wanted.value.paused = true;
+        self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
+    }
+
+    /// Has a feed go on; one whose history is lost only as it is told.
+    pub async fn resume(&self, name: &str, recover: Option<Recovery>) -> Result<(), FeedsError> {
+        let mut wanted = self.known(name).await?;
+        let status = self.status(name).await?;
+        let is_lost = |status: &Versioned<Status>| matches!(status.value.phase, Phase::Lost { .. });
+        if status.as_ref().is_some_and(is_lost) && recover.is_none() {
+            return Err(FeedsError::Lost(name.to_owned()));
+        }
+        wanted.value.paused = false;
+        wanted.value.recover = recover;
+        if let Some(mut status) = status
+            && let Phase::Stopped { before, .. } = status.value.phase
+        {
+            status.value.phase = *before;
+            self.save(name, &status.value, status.version).await?;
+        }
+        self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
+    }
+
+    /// Removes a feed and its progress. What it has published stays.
+    pub async fn remove(&self, name: &str) -> Result<(), FeedsError> {
+        self.known(name).await?;
+        self.write::<Wanted>(WANTED, name, None, None).await?;
+        self.write::<Status>(REACHED, name, None, None).await
+    }
+
+    async fn known(&self, name: &str) -> Result<Versioned<Wanted>, FeedsError> {
+        self.wanted(name).await?.ok_or_else(|| FeedsError::Unknown(name.to_owned()))
+    }
+
+    /// What is wanted of a feed; nothing if there is none.
+    pub async fn wanted(&self, name: &str) -> Result<Option<Versioned<Wanted>>, FeedsError> {
+        self.read(WANTED, name).await
+    }
+
+    /// How far a feed has come; nothing if it never ran.
+    pub async fn status(&self, name: &str) -> Result<Option<Versioned<Status>>, FeedsError> {
+        self.read(REACHED, name).await
+    }
+
+    /// Writes progress on condition of the version before; gives the new one.
+    pub async fn save(&self, name: &str, status: &Status, expect: u64) -> Result<u64, FeedsError> {
+        self.write(REACHED, name, Some(status), Some(expect)).await?;
+        // Versions are the store's. Nobody else writes one that was written under this condition
+        // without having read it, in which case the next save is refused.
+        let saved = self.status(name).await?;
+        let is_own = |saved: &Versioned<Status>| saved.value == *status;
+        match saved.filter(is_own) {
+            Some(saved) => Ok(saved.version),
+            None => Err(FeedsError::Save(SaveError::Fenced)),
+        }
+    }
+
+    /// An order that was carried out is one no more.
+    pub async fn recovered(&self, name: &str) -> Result<(), FeedsError> {
+        let mut wanted = self.known(name).await?;
+        wanted.value.recover = None;
+        self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        space: &'static str,
+        name: &str,
+    ) -> Result<Option<Versioned<T>>, FeedsError> {
+        let entries = self.0.entries(space).await?;
+        let found = entries.into_iter().find(|entry| entry.key.as_str() == name);
+        found
+            .map(|entry| Ok(Versioned { value: decode(&entry.value)?, version: entry.version }))
+            .transpose()
+    }
+
+    async fn write<T: Serialize>(
+        &self,
+        space: &'static str,
+        name: &str,
+        value: Option<&T>,
+        expect: Option<u64>,
+    ) -> Result<(), FeedsError> {
+        let value = value.map(Payload::of).transpose();
+        let value = value.map_err(|error| FeedsError::Malformed(error.to_string()))?;
+        let put = Put { space, key: Key::new(name)?, value, expect };
+        Ok(self.0.put(vec![put]).await?)
+    }
+}
+
+fn decode<T: DeserializeOwned>(value: &Payload) -> Result<T, FeedsError> {
+    value.decode().map_err(|error| FeedsError::Malformed(error.to_string()))
+}
