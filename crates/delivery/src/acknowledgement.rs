@@ -288,10 +288,6 @@ fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply 
 }
 
 const fn refused(item: Ack, why: Refusal) -> Refused {
-    let offset = match item {
-        Ack::Token(token) => token.offset,
-        Ack::Offset { offset, .. } => offset,
-        Ack::Range { span, .. } => span.from,
-    };
+    let (_, offset) = item.place();
     Refused { offset, why }
 }

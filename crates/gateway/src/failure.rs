@@ -61,7 +61,7 @@ impl From<SaveError> for Rejection {
             SaveError::PartitionsFixed { .. } => Self::new(Code::Conflict, error.to_string()),
             SaveError::Changed { .. } => Self::plain(Code::PreconditionFailed),
             SaveError::UnknownGroup(_) => Self::plain(Code::NotFound),
-            SaveError::Fenced => Self::plain(Code::Fenced),
+            SaveError::Fenced(_) => Self::plain(Code::Fenced),
             _ => Self::plain(Code::Internal),
         }
     }

@@ -53,14 +53,16 @@ pub(crate) struct Cluster {
     /// How groups stand in lanes.
     pub(crate) cursors: Collection<Document>,
     pub(crate) entries: Collection<Document>,
+    /// The hubs that use the database.
+    pub(crate) hubs: Collection<Document>,
     /// Numbers that are given once.
     pub(crate) counters: Collection<Document>,
     deadline: Duration,
 }
 
 /// What a database of ours holds.
-const COLLECTIONS: [&str; 7] =
-    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters"];
+const COLLECTIONS: [&str; 8] =
+    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters", "hubs"];
 
 /// How other programs see us among the connections of a server.
 pub(crate) const APP_NAME: &str = "promethean";
@@ -102,6 +104,7 @@ impl Cluster {
             groups: database.collection("groups"),
             cursors: database.collection("cursors"),
             entries: database.collection("entries"),
+            hubs: database.collection("hubs"),
             counters: database.collection("counters"),
             client,
             database,

@@ -24,6 +24,8 @@ mod transaction;
 
 mod groups;
 
+mod claims;
+
 mod entries;
 
 mod growth;
