@@ -157,6 +157,7 @@ impl Group {
         match input {
             Input::LaneAdded(start) => self.add_lane(start, outputs),
             Input::LaneRemoved { lane } => self.remove_lane(lane, outputs),
+            Input::LaneClosing { lane } => self.close_lane(lane),
             Input::LaneLost { lane } => self.lose_lane(lane, outputs),
             Input::Appended { lane, tail } => self.appended(lane, tail),
             Input::Fetched(page) => self.fetched(page, outputs),
@@ -227,6 +228,12 @@ impl Group {
                 self.ledger.add_orphan(id, delta);
             }
             self.rebalance(outputs);
+        }
+    }
+
+    fn close_lane(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.find(id).and_then(|at| self.lanes.get_mut(at)) {
+            lane.closing = true;
         }
     }
 

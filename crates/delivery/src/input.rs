@@ -16,6 +16,11 @@ pub enum Input<'a> {
         /// The lane.
         lane: LaneId,
     },
+    /// The lane is about to be removed: nothing new goes out of it, what is out may be finished.
+    LaneClosing {
+        /// The lane.
+        lane: LaneId,
+    },
     /// Another has taken the lane over: what it knew is void, saves of it that are not under way
     /// are not made, and its events are no longer out. Answers that rest on it are the caller's to
     /// refuse.

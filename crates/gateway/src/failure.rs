@@ -88,7 +88,9 @@ impl From<GroupError> for Rejection {
             | GroupError::NotRead { .. }
             | GroupError::UnknownTopic(_)
             | GroupError::UnknownEvent(_) => Code::NotFound,
-            GroupError::OtherSettings { .. } | GroupError::InUse { .. } => Code::Conflict,
+            GroupError::OtherSettings { .. }
+            | GroupError::InUse { .. }
+            | GroupError::InUseElsewhere { .. } => Code::Conflict,
             GroupError::Refused(refusal) => return (*refusal).into(),
             GroupError::Read(error) => return error.clone().into(),
             GroupError::Save(error) => return error.clone().into(),

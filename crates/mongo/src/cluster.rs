@@ -78,7 +78,10 @@ impl Cluster {
     /// Connects, and sees that the server is one that will do.
     pub(crate) async fn reach(url: &str, options: &MongoOptions) -> Result<Self, OpenError> {
         let parsed = ClientOptions::parse(url).await;
-        let mut client_options = parsed.map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        let bad_url = |error: mongodb::error::Error| {
+            OpenError::BadUrl(without_password(url, &error.to_string()))
+        };
+        let mut client_options = parsed.map_err(bad_url)?;
         // Only what was acknowledged by a majority, and is in its journals, counts; and only what
         // cannot be taken back is read. No connection string may say otherwise.
         let durable = WriteConcern::builder().w(mongodb::options::Acknowledgment::Majority);
@@ -94,8 +97,7 @@ impl Cluster {
         client_options.connect_timeout.get_or_insert(Duration::from_secs(3));
         client_options.server_selection_timeout.get_or_insert(options.deadline);
         let name = client_options.default_database.clone();
-        let client = Client::with_options(client_options)
-            .map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        let client = Client::with_options(client_options).map_err(bad_url)?;
         let database = client.database(name.as_deref().unwrap_or(&options.database));
         let cluster = Self {
             events: database.collection("events"),
@@ -110,7 +112,10 @@ impl Cluster {
             database,
             deadline: options.deadline,
         };
-        cluster.check().await?;
+        cluster.check().await.map_err(|error| match error {
+            OpenError::Unreachable(text) => OpenError::Unreachable(without_password(url, &text)),
+            other => other,
+        })?;
         Ok(cluster)
     }
 
@@ -187,6 +192,22 @@ pub(crate) const BY_KEY: &str = "by_key";
 pub(crate) const BY_TIME: &str = "by_time";
 pub(crate) const TOMBSTONES: &str = "tombstones";
 
+/// What a message says, without the password of the connection string: it may be shown to anybody.
+fn without_password(url: &str, text: &str) -> String {
+    let after = url.split_once("://").map_or(url, |(_, rest)| rest);
+    // A password with an unescaped `@` in it is one of those that are refused.
+    let password = after.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    match password {
+        Some((_, password)) if !password.is_empty() => text.replace(password, "***"),
+        _ => text.to_owned(),
+    }
+}
+
+/// The names of the indexes of events.
+pub(crate) const fn index_names() -> [&'static str; 5] {
+    [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
+}
+
 fn event_indexes() -> Vec<IndexModel> {
     let tombstones = IndexOptions::builder()
         .name(TOMBSTONES.to_owned())
@@ -220,4 +241,19 @@ fn index(name: &str, keys: Document, unique: bool) -> IndexModel {
         (_, false) => options.build(),
     };
     IndexModel::builder().keys(keys).options(options).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let url = "mongodb://hub:s3cr@t/1@db1/prom?replicaSet=prom";
+        let shown = without_password(url, "no password s3cr@t/1 here: s3cr@t/1");
+        assert_eq!(shown, "no password *** here: ***");
+        for url in ["mongodb://db1/prom", "mongodb://hub@db1/prom", "mongodb://hub:@db1/"] {
+            assert_eq!(without_password(url, "db1 is away"), "db1 is away");
+        }
+    }
 }

@@ -38,6 +38,8 @@ mod lookup;
 
 mod cleaning;
 
+mod examine;
+
 mod fault;
 
 mod clock;
@@ -45,5 +47,6 @@ mod clock;
 mod limits;
 
 pub use cluster::OpenError;
+pub use examine::{Finding, Verdict, examine};
 pub use options::MongoOptions;
 pub use store::MongoStore;

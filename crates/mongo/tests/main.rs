@@ -12,3 +12,5 @@ mod replica_set;
 mod conformance;
 
 mod plans;
+
+mod hubs;

@@ -12,6 +12,7 @@ mod demo;
 mod documents;
 mod drain;
 mod events;
+mod hubs;
 mod kills;
 mod lint;
 mod log;

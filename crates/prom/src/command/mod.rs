@@ -12,6 +12,8 @@ mod project;
 
 mod schema;
 
+mod place;
+
 mod server;
 
 mod serve;
@@ -47,6 +49,8 @@ mod job;
 mod apply;
 
 mod token;
+
+mod doctor;
 
 mod context;
 
@@ -99,6 +103,7 @@ pub(crate) enum Command {
     Auth(token::AuthCommand),
     #[command(subcommand, name = "ctx")]
     Context(context::ContextCommand),
+    Doctor(doctor::Doctor),
     /// Look at the log of a data directory, without a server.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -233,6 +238,7 @@ pub(crate) fn run(command: Command, output: &Output) -> anyhow::Result<Status> {
         Command::Context(command) => context::run(command, output),
         Command::Completions(wish) => manual::completions(&wish),
         Command::Man(wish) => manual::man(&wish, output),
+        Command::Doctor(doctor) => doctor::run(&doctor, output),
         Command::Log(command) => log::run(&command, output),
         Command::Schema(command) => schema::run(&command, output),
         Command::Evolve(command) => evolve::run(*command, output),

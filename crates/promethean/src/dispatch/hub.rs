@@ -119,10 +119,13 @@ pub(super) async fn balance(groups: Weak<Groups>, site: Arc<Site>) {
         if let Err(error) = groups.hear(hub).await {
             tracing::warn!(%error, "what other hubs want could not be read");
         }
+        // Each for itself: one that waits for its consumers to finish holds up no other.
         for group in groups.active().await {
-            if let Err(error) = group.balance().await {
-                tracing::warn!(group = %group.name, %error, "lanes could not be shared out");
-            }
+            site.runtime.spawn(async move {
+                if let Err(error) = group.balance().await {
+                    tracing::warn!(group = %group.name, %error, "lanes could not be shared out");
+                }
+            });
         }
     }
 }

@@ -244,6 +244,7 @@ impl Groups {
     async fn let_go(&self, slot: &mut Option<Arc<ActiveGroup>>) {
         let Some(group) = slot.take() else { return };
         self.site.router.remove(&group);
+        let _one_at_a_time = group.sharing.lock().await;
         if self.site.hub.is_some()
             && let Err(error) = group.give_back_all().await
         {

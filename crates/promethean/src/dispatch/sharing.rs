@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use promethean_delivery::{
     Input, LaneId, LanePlace, LaneState, Refusal, Refused, Reply, RequestId, assign,
@@ -41,7 +42,8 @@ impl ActiveGroup {
     /// Gives back what is others' share, and takes what is this hub's and free.
     pub(super) async fn balance(self: &Arc<Self>) -> Result<(), GroupError> {
         let Some((hub, claims)) = self.hubs() else { return Ok(()) };
-        let _one_at_a_time = self.sharing.lock().await;
+        // One that is under way is followed by another within a second.
+        let Ok(_one_at_a_time) = self.sharing.try_lock() else { return Ok(()) };
         if self.failure().is_some() {
             return self.give_back_all().await;
         }
@@ -56,10 +58,12 @@ impl ActiveGroup {
         let holders: HashMap<Lane, HubId> = held.iter().map(|c| (c.lane, c.hub)).collect();
         let mine = wish.share(&holders);
         let here: HashSet<Lane> = self.lock().claims.keys().map(|id| Lane::of(*id)).collect();
-        self.give_back(here.difference(&mine).copied().collect()).await?;
         let is_free = |lane: &&Lane| holders.get(lane).is_none_or(|holder| *holder == wish.me);
         let free: Vec<Lane> = mine.difference(&here).filter(is_free).copied().collect();
         self.take(free).await?;
+        let surplus: Vec<Lane> = here.difference(&mine).copied().collect();
+        self.drain(&surplus).await;
+        self.give_back(surplus).await?;
         let mut inner = self.lock();
         let has_all = mine.iter().all(|lane| inner.claims.contains_key(&lane.id()));
         inner.shared = (has_all && inner.claims.len() == mine.len()).then_some(wish);
@@ -101,6 +105,35 @@ impl ActiveGroup {
             }
         }
         Ok(())
+    }
+
+    /// Lets consumers finish what they have of lanes, for as long as they may.
+    async fn drain(self: &Arc<Self>, lanes: &[Lane]) {
+        if lanes.is_empty() {
+            return;
+        }
+        for lane in lanes.iter().map(|lane| lane.id()) {
+            self.step(Input::LaneClosing { lane });
+        }
+        let finished = async {
+            loop {
+                let stepped = self.stepped.notified();
+                tokio::pin!(stepped);
+                stepped.as_mut().enable();
+                let is_out = |lane: &Lane| {
+                    let status = self.lock().engine.status(lane.id());
+                    status.is_some_and(|status| status.out > 0)
+                };
+                if self.failure().is_some() || !lanes.iter().any(is_out) {
+                    return;
+                }
+                stepped.await;
+            }
+        };
+        let time = Duration::from_millis(u64::from(self.settings().drain_ms));
+        if tokio::time::timeout(time, finished).await.is_err() {
+            tracing::debug!(group = %self.name, "what is still out comes again elsewhere");
+        }
     }
 
     /// Lets lanes go: their last words become durable, then they are free.
