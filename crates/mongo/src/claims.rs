@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_core::future::BoxFuture;
 use mongodb::ClientSession;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 use promethean::store::{Attend, Claim, HubId, HubPresence, Lane, SaveError};
 use promethean_event::GroupName;
@@ -34,6 +34,7 @@ pub(crate) async fn attend(
     let groups: Vec<&str> = attend.groups.iter().map(GroupName::as_str).collect();
     let beat = doc! { "$set": {
         "late": { "$lt": ["$until", "$$NOW"] },
+        "before": "$until",
         "until": { "$add": ["$$NOW", lease_ms] },
         "groups": { "$literal": groups },
         "turn": { "$ifNull": ["$turn", 0_i64] },
@@ -42,9 +43,15 @@ pub(crate) async fn attend(
     said = said.upsert(attend.arrives).return_document(ReturnDocument::After);
     let Some(known) = cluster.ask(said).await? else { return Ok(None) };
     let mut hubs = present(cluster).await?;
-    let is_late = !attend.arrives && known.get_bool("late").unwrap_or(false);
-    if !is_late && hubs.iter().any(|(_, late)| *late) {
-        let silent = doc! { "_id": { "$ne": me }, "$expr": { "$lt": ["$until", "$$NOW"] } };
+    let before = known.get_datetime("before").ok().filter(|_| !attend.arrives);
+    let since = match (known.get_bool("late"), before) {
+        (Ok(true), Some(before)) => {
+            Bson::DateTime(DateTime::from_millis(before.timestamp_millis() - lease_ms))
+        }
+        _ => Bson::String("$$NOW".to_owned()),
+    };
+    if hubs.iter().any(|(_, late)| *late) {
+        let silent = doc! { "_id": { "$ne": me }, "$expr": { "$lt": ["$until", since] } };
         cluster.ask(cluster.hubs.delete_many(silent)).await?;
         hubs = present(cluster).await?;
     }

@@ -14,3 +14,5 @@ mod conformance;
 mod plans;
 
 mod hubs;
+
+mod faults;

@@ -24,7 +24,8 @@ checks!(
     an_old_delta_by_an_old_claim_is_not_passed_over,
     what_is_given_back_is_free,
     a_silent_hub_is_forgotten,
-    a_late_hub_forgets_nobody,
+    a_late_hub_forgets_nobody_that_is_as_late,
+    a_hub_that_is_always_late_misses_the_dead,
     claims_are_of_groups_that_are_there,
     hubs_hear_of_each_other,
     of_two_who_claim_at_once_one_gets_it,
@@ -273,7 +274,7 @@ async fn a_silent_hub_is_forgotten(factory: &dyn StoreFactory) -> Check {
 }
 
 /// After an outage of the store everybody is late, and nobody is dead.
-async fn a_late_hub_forgets_nobody(factory: &dyn StoreFactory) -> Check {
+async fn a_late_hub_forgets_nobody_that_is_as_late(factory: &dyn StoreFactory) -> Check {
     let Some(hubs) = Hubs::new(factory).await? else { return Ok(()) };
     attend(hubs.store(), hubs.a, true, SHORT).await?;
     attend(&*hubs.other, hubs.b, true, SHORT).await?;
@@ -285,6 +286,20 @@ async fn a_late_hub_forgets_nobody(factory: &dyn StoreFactory) -> Check {
     ensure_same!(present.map(|hubs| hubs.len()), Some(2), "the hubs, told to the other");
     hubs.store().save(hubs.save(&of_a, 1, 1)).await?;
     ensure_same!(hubs.claim_all(&*hubs.other, hubs.b).await?, [], "lanes of one that was late");
+    Ok(())
+}
+
+/// Where everything takes longer than a lease, somebody has to notice nevertheless.
+async fn a_hub_that_is_always_late_misses_the_dead(factory: &dyn StoreFactory) -> Check {
+    let Some(hubs) = Hubs::new(factory).await? else { return Ok(()) };
+    attend(hubs.store(), hubs.a, true, SHORT).await?;
+    attend(&*hubs.other, hubs.b, true, SHORT).await?;
+    let mut present = Some(vec![hubs.a, hubs.b]);
+    for _ in 0..4 {
+        factory.wait(SHORT + Duration::from_millis(50)).await;
+        present = attend(&*hubs.other, hubs.b, false, SHORT).await?;
+    }
+    ensure_same!(present, Some(vec![hubs.b]), "the hubs, told to one that is always late");
     Ok(())
 }
 

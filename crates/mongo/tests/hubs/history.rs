@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 /// One thing that a consumer has seen, in the order in which it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// An event was handed to a consumer at a hub.
     Delivered { hub: usize, key: String, number: u64 },
     /// The ack of an event was confirmed.
@@ -15,35 +15,39 @@ pub(super) enum Seen {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct History(Arc<Mutex<Vec<Seen>>>);
+pub(crate) struct History(Arc<Mutex<Vec<Seen>>>);
 
 impl History {
-    pub(super) fn note(&self, seen: Seen) {
+    pub(crate) fn note(&self, seen: Seen) {
         self.0.lock().unwrap().push(seen);
     }
 
-    pub(super) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<Seen> {
         self.0.lock().unwrap().clone()
     }
 
-    pub(super) fn confirmed(&self) -> usize {
+    pub(crate) fn confirmed(&self) -> usize {
         let is_confirmed = |seen: &&Seen| matches!(seen, Seen::Confirmed { .. });
         self.all().iter().filter(is_confirmed).count()
     }
 
-    pub(super) fn confirmed_at(&self, at: usize) -> usize {
+    pub(crate) fn violations(&self, published: &[(String, u64)]) -> Vec<String> {
+        self.violations_but(published, None)
+    }
+
+    pub(crate) fn confirmed_at(&self, at: usize) -> usize {
         let here = |seen: &&Seen| matches!(seen, Seen::Confirmed { hub, .. } if *hub == at);
         self.all().iter().filter(here).count()
     }
 
-    pub(super) fn delivered_at(&self, at: usize) -> usize {
+    pub(crate) fn delivered_at(&self, at: usize) -> usize {
         let here = |seen: &&Seen| matches!(seen, Seen::Delivered { hub, .. } if *hub == at);
         self.all().iter().filter(here).count()
     }
 
     /// Events whose fate nobody knows: their ack was refused, or they were out at a hub that died.
     /// They may have been acked for good.
-    pub(super) fn unknown(&self, dead: Option<usize>) -> usize {
+    pub(crate) fn unknown(&self, dead: Option<usize>) -> usize {
         let all = self.all();
         let is_confirmed = |wanted: &(&String, u64)| {
             all.iter().any(|seen| {
@@ -59,14 +63,23 @@ impl History {
         open.len()
     }
 
-    /// What is wrong with it, if everything that was published is done.
-    pub(super) fn violations(&self, published: &[(String, u64)]) -> Vec<String> {
+    /// What is wrong with it, if everything that was published is done. One that has slept may hand
+    /// on what it had before, as long as nothing of that is confirmed.
+    pub(crate) fn violations_but(
+        &self,
+        published: &[(String, u64)],
+        slept: Option<usize>,
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut confirmed: BTreeMap<(String, u64), usize> = BTreeMap::new();
         let mut newest: BTreeMap<String, u64> = BTreeMap::new();
         let all = self.all();
         for seen in all.iter().cloned() {
             match seen {
+                Seen::Delivered { hub, key, number } if Some(hub) == slept => {
+                    let before = newest.entry(key).or_default();
+                    *before = number.max(*before);
+                }
                 Seen::Delivered { hub, key, number } => {
                     if confirmed.contains_key(&(key.clone(), number)) {
                         wrong.push(format!("{key}/{number} came to hub {hub} after its ack"));

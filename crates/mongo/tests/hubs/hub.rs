@@ -101,12 +101,13 @@ impl Hub {
     }
 
     /// Stops everything in it until the sender is dropped or says so.
-    pub(super) async fn freeze(&self) -> mpsc::Sender<()> {
-        let (thaw, thawed) = mpsc::channel();
+    pub(super) async fn freeze(&self) -> mpsc::SyncSender<()> {
+        let (thaw, thawed) = mpsc::sync_channel(1);
         let (frozen, is_frozen) = tokio::sync::oneshot::channel();
         self.runtime.as_ref().unwrap().spawn(async move {
             frozen.send(()).unwrap();
-            drop(thawed.recv());
+            // Whether it is told or dropped makes no difference.
+            let _ = thawed.recv();
         });
         is_frozen.await.unwrap();
         thaw
@@ -146,9 +147,9 @@ pub(super) async fn define(hub: &Hub, partitions: u32) {
     hub.bus.define(definition).await.unwrap();
 }
 
-/// Publishes events of ten keys; gives what they are known by.
+/// Publishes events of fifty keys; gives what they are known by.
 pub(super) async fn publish(hub: &Hub, numbers: std::ops::Range<u64>) -> Vec<(String, u64)> {
-    let known = |number: u64| (format!("key-{}", number % 10), number + 1);
+    let known = |number: u64| (format!("key-{}", number % 50), number + 1);
     let published: Vec<(String, u64)> = numbers.map(known).collect();
     let event = |(key, number): &(String, u64)| {
         let topic = Topic::new("orders").unwrap();

@@ -1,7 +1,7 @@
 //! Several hubs on one store: buses of their own, each on a runtime of its own, so that one can be
 //! dropped without a word, or stopped for a while and let go on. In memory and on a replica set.
 
-mod history;
+pub(crate) mod history;
 
 mod hub;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again until something holds.
-async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let waiting = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -58,8 +58,7 @@ async fn a_group_is_moved_where_nobody_delivers_it(place: Place) {
     let b = Hub::start(&place, 1, Duration::from_secs(1)).await;
     // It dies; the one that is left takes its lanes only for as long as it moves the group.
     let claims_of_nobody = async || b.shares("g").await.is_empty();
-    let store = Arc::clone(a.bus.store());
-    let claims = store.claims().unwrap();
+    let claims = b.bus.store().claims().unwrap();
     let held = claims.holders(name()).await.unwrap();
     a.die();
     claims.depart(held[0].hub).await.unwrap();
@@ -70,7 +69,7 @@ async fn a_group_is_moved_where_nobody_delivers_it(place: Place) {
     until("the lanes are given back", claims_of_nobody).await;
     b.consume("g", &history).await;
     until("all come again", async || history.confirmed() == 40).await;
-    drop((store, b));
+    drop(b);
     Arc::into_inner(place).unwrap().end().await;
 }
 

@@ -128,7 +128,7 @@ async fn a_hub_that_slept_confirms_nothing_that_is_anothers(place: Place) {
     }
     published.extend(publish(&b, 600..700).await);
     all_confirmed(&history, published.len()).await;
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    assert_eq!(history.violations_but(&published, Some(0)), Vec::<String>::new());
     drop((a, b));
     Arc::into_inner(place).unwrap().end().await;
 }

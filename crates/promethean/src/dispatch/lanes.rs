@@ -105,7 +105,9 @@ impl ActiveGroup {
         }
         if let Some(hub) = &self.site.hub {
             // Which of the new ones are this hub's is settled with the others.
-            hub.ring();
+            if self.has_other_lanes() {
+                hub.ring();
+            }
             return Ok(());
         }
         let settings = self.settings();

@@ -39,6 +39,12 @@ impl ActiveGroup {
         read.flat_map(crate::store::TopicEntry::lanes).collect()
     }
 
+    /// Whether topics came or went since lanes were last shared out.
+    pub(super) fn has_other_lanes(&self) -> bool {
+        let read = self.lanes_read();
+        self.lock().shared.as_ref().is_none_or(|shared| shared.lanes != read)
+    }
+
     /// Gives back what is others' share, and takes what is this hub's and free.
     pub(super) async fn balance(self: &Arc<Self>) -> Result<(), GroupError> {
         let Some((hub, claims)) = self.hubs() else { return Ok(()) };

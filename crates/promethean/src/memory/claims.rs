@@ -53,13 +53,16 @@ impl Contents {
         if before.is_none() && !attend.arrives {
             return None;
         }
-        let in_time = before.is_none_or(|before| before.until >= now);
+        let lease_before =
+            |time: Timestamp| Timestamp::from_millis(time.millis().saturating_sub(lease_ms));
+        let silent_since = match before {
+            Some(before) if before.until < now => lease_before(before.until),
+            _ => now,
+        };
         let changed = before.is_none_or(|before| before.groups != attend.groups);
         hubs.insert(attend.hub, Hub { until, groups: attend.groups });
         let known = hubs.len();
-        if in_time {
-            hubs.retain(|_, hub| hub.until >= now);
-        }
+        hubs.retain(|_, hub| hub.until >= silent_since);
         let gone = hubs.len() < known;
         let presence =
             |(hub, kept): (&HubId, &Hub)| HubPresence { hub: *hub, groups: kept.groups.clone() };

@@ -76,8 +76,9 @@ pub trait Claims: fmt::Debug + Send + Sync {
     /// Says that a hub is there; gives all that are, by number. `None`: the hub was forgotten, and
     /// all that it held may be others' by now.
     ///
-    /// A hub that says so in time forgets those that do not. One that is late itself does not: after
-    /// an outage of the store everybody is late, and nobody is dead.
+    /// A hub that says so in time forgets those that do not. One that is late itself forgets only
+    /// those that were silent for a lease longer than itself: after an outage of the store everybody
+    /// is late, and nobody is dead.
     fn attend(&self, attend: Attend) -> BoxFuture<'_, Result<Option<Vec<HubPresence>>, SaveError>>;
 
     /// A hub goes: what it holds is free at once.
