@@ -24,9 +24,16 @@ pub(crate) struct Question {
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     offset: u64,
-    /// The exact one, if the member names it.
-    token: Option<Token>,
+    /// Which attempt of which round, if the member names it.
+    attempt: Option<(u16, u16)>,
     seat: Option<u32>,
+}
+
+/// The first attempt, before any release.
+const FIRST: (u16, u16) = (1, 0);
+
+const fn attempt_of(token: Token) -> (u16, u16) {
+    (token.attempt, token.round)
 }
 
 impl Lane {
@@ -45,9 +52,7 @@ impl Lane {
             _ if slot.attempt == 0 => return Err(Refusal::Unknown),
             _ => return Err(Refusal::LeaseLost),
         }
-        if let Some(token) = claim.token
-            && (token.attempt, token.round) != (slot.attempt, slot.round)
-        {
+        if claim.attempt.is_some_and(|named| named != (slot.attempt, slot.round)) {
             return Err(Refusal::StaleToken);
         }
         if claim.seat != Some(slot.member) {
@@ -67,7 +72,9 @@ impl Group {
             let (id, epoch) = match *item {
                 Ack::Token(token) => (token.lane, Some(token.epoch)),
                 Ack::Offset { lane, .. } => (lane, None),
-                Ack::Range { lane, epoch, .. } => (lane, Some(epoch)),
+                Ack::Range { lane, epoch, .. } | Ack::FirstAttempts { lane, epoch, .. } => {
+                    (lane, Some(epoch))
+                }
             };
             let at = match last {
                 Some((known, at)) if known == id => Some(at),
@@ -110,12 +117,15 @@ impl Group {
     }
 
     fn ack_item(&mut self, at: LaneRef, seat: Option<u32>, (item, reply): (Ack, &mut Reply)) {
-        let (offset, token) = match item {
-            Ack::Token(token) => (token.offset, Some(token)),
+        let (offset, attempt) = match item {
+            Ack::Token(token) => (token.offset, Some(attempt_of(token))),
             Ack::Offset { offset, .. } => (offset, None),
-            Ack::Range { span, .. } => return self.ack_span(at, seat, (span, reply)),
+            Ack::Range { span, .. } => return self.ack_span(at, (seat, None), (span, reply)),
+            Ack::FirstAttempts { span, .. } => {
+                return self.ack_span(at, (seat, Some(FIRST)), (span, reply));
+            }
         };
-        let claim = Claim { offset, token, seat };
+        let claim = Claim { offset, attempt, seat };
         match self.ack_one(at, claim) {
             Ok(()) => reply.accepted += 1,
             Err(why) => reply.refused.push(Refused { offset, why }),
@@ -124,7 +134,12 @@ impl Group {
 
     /// Acks what the member holds of a span. One refusal speaks for all of them, and nothing
     /// outside of the window is looked at, however absurd the span.
-    fn ack_span(&mut self, at: LaneRef, seat: Option<u32>, (span, reply): (Span, &mut Reply)) {
+    fn ack_span(
+        &mut self,
+        at: LaneRef,
+        (seat, attempt): (Option<u32>, Option<(u16, u16)>),
+        (span, reply): (Span, &mut Reply),
+    ) {
         let Some(lane) = self.lanes.get(at) else {
             return;
         };
@@ -140,7 +155,7 @@ impl Group {
                 .or(Some(Refused { offset: span.from.max(lane.next()), why: Refusal::Unknown }));
         }
         for offset in beside.into_iter().chain(window) {
-            let claim = Claim { offset, token: None, seat };
+            let claim = Claim { offset, attempt, seat };
             match self.ack_one(at, claim) {
                 Ok(()) => reply.accepted += 1,
                 Err(why) => refused = refused.or(Some(Refused { offset, why })),
@@ -181,17 +196,22 @@ impl Group {
 
     /// Finds the one delivery that `target` means, with the lane settled or not.
     fn claim(&self, asked: Question, target: Ack) -> Result<(LaneRef, u64), Refusal> {
-        let (id, epoch, offset, token) = match target {
-            Ack::Token(token) => (token.lane, Some(token.epoch), token.offset, Some(token)),
+        let (id, epoch, offset, attempt) = match target {
+            Ack::Token(token) => {
+                (token.lane, Some(token.epoch), token.offset, Some(attempt_of(token)))
+            }
             Ack::Offset { lane, offset } => (lane, None, offset, None),
             Ack::Range { lane, epoch, span } if span.count() == 1 => {
                 (lane, Some(epoch), span.from, None)
             }
-            Ack::Range { .. } => return Err(Refusal::Unknown),
+            Ack::FirstAttempts { lane, epoch, span } if span.count() == 1 => {
+                (lane, Some(epoch), span.from, Some(FIRST))
+            }
+            Ack::Range { .. } | Ack::FirstAttempts { .. } => return Err(Refusal::Unknown),
         };
         let at = self.lane_of(self.lanes.find(id), epoch)?;
         let seat = self.members.seat(asked.member);
-        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim { offset, token, seat })?;
+        self.lanes.get(at).ok_or(Refusal::Unknown)?.check(Claim { offset, attempt, seat })?;
         Ok((at, offset))
     }
 

@@ -270,6 +270,16 @@ pub enum Ack {
         /// The events.
         span: Span,
     },
+    /// Those of these events that the member holds, each of them delivered for the first time:
+    /// what a token says, for many at once.
+    FirstAttempts {
+        /// Where the events lie.
+        lane: LaneId,
+        /// The epoch they were delivered in.
+        epoch: u32,
+        /// The events.
+        span: Span,
+    },
 }
 
 impl Ack {
@@ -278,7 +288,9 @@ impl Ack {
         match self {
             Self::Token(token) => (token.lane, token.offset),
             Self::Offset { lane, offset } => (*lane, *offset),
-            Self::Range { lane, span, .. } => (*lane, span.from),
+            Self::Range { lane, span, .. } | Self::FirstAttempts { lane, span, .. } => {
+                (*lane, span.from)
+            }
         }
     }
 }

@@ -103,4 +103,4 @@ pub use registry::{
 #[cfg(feature = "schemars")]
 pub use schemars;
 pub use settings::{Filter, GroupSettings, Mode, Ordered, Park, SettingsError};
-pub use subscribe::{Consumer, Delivered, Subscribe, Subscription};
+pub use subscribe::{Consumer, Delivered, DeliveredBatch, Subscribe, Subscription};

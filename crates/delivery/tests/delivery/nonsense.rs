@@ -67,10 +67,12 @@ fn state(raw: &Raw) -> LaneState {
 
 fn target(raw: &Raw) -> Ack {
     let lane = LaneId::new(raw.lane);
-    match raw.b % 3 {
+    let span = Span { from: raw.b, to: raw.a };
+    match raw.b % 4 {
         0 => Ack::Token(Token { lane, offset: raw.a, epoch: raw.b as u32, attempt: 1, round: 0 }),
         1 => Ack::Offset { lane, offset: raw.a },
-        _ => Ack::Range { lane, epoch: 0, span: Span { from: raw.b, to: raw.a } },
+        2 => Ack::Range { lane, epoch: 0, span },
+        _ => Ack::FirstAttempts { lane, epoch: 0, span },
     }
 }
 

@@ -19,7 +19,9 @@ impl Checker {
         let (lane, from, to) = match item {
             Ack::Token(token) => (token.lane.get(), token.offset, token.offset + 1),
             Ack::Offset { lane, offset } => (lane.get(), offset, offset + 1),
-            Ack::Range { lane, span, .. } => (lane.get(), span.from, span.to),
+            Ack::Range { lane, span, .. } | Ack::FirstAttempts { lane, span, .. } => {
+                (lane.get(), span.from, span.to)
+            }
         };
         let Some(books) = self.lanes.get(&lane) else {
             return Vec::new();
@@ -28,6 +30,10 @@ impl Checker {
             Ack::Token(token) => token == lease.token,
             Ack::Offset { .. } => true,
             Ack::Range { epoch, .. } => epoch == lease.token.epoch,
+            Ack::FirstAttempts { epoch, .. } => {
+                let token = lease.token;
+                (token.epoch, token.attempt, token.round) == (epoch, 1, 0)
+            }
         };
         let live = books.live_leases(self.now).filter(|(offset, lease)| {
             (from..to).contains(offset) && lease.member == member && named(lease)

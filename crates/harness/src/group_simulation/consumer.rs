@@ -44,10 +44,11 @@ impl World {
             return;
         };
         let from = token.offset.saturating_sub(self.random.below(3));
-        let items = [Ack::Range {
-            lane: token.lane,
-            epoch: token.epoch,
-            span: Span { from, to: token.offset + 1 + self.random.below(6) },
+        let (lane, epoch) = (token.lane, token.epoch);
+        let span = Span { from, to: token.offset + 1 + self.random.below(6) };
+        let items = [match self.random.chance(50) {
+            true => Ack::Range { lane, epoch, span },
+            false => Ack::FirstAttempts { lane, epoch, span },
         }];
         let request = self.request();
         self.feed(Input::Ack { member, request, items: &items });

@@ -285,8 +285,7 @@ impl Driver {
             graves_until: None,
             synced,
         };
-        let stale =
-            self.database.write(move |connection, faults| batch.apply(connection, faults)).await?;
+        let stale = self.database.apply(batch).await?;
         counts.stale += stale;
         self.reached = self.reached.max(reached);
         self.moved(&moves, counts, phase);
@@ -346,7 +345,7 @@ impl Driver {
             graves_until: Some(until),
             synced: false,
         };
-        self.database.write(move |connection, faults| batch.apply(connection, faults)).await?;
+        self.database.apply(batch).await?;
         self.graves_cleared = until;
         Ok(())
     }

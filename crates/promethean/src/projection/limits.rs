@@ -28,6 +28,8 @@ pub const READERS_KEPT_MAX: usize = 8;
 pub const WRITER_CACHE_KIB: i64 = 16 * 1024;
 /// Memory for pages of a connection that reads.
 pub const READER_CACHE_KIB: i64 = 2 * 1024;
+/// Memory for documents that were read lately, of all views of a database, about.
+pub const RECENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Pages of the write-ahead log that start a checkpoint.
 pub const CHECKPOINT_PAGES: i64 = 4_000;
 /// How long a write waits for another program that has the database locked.

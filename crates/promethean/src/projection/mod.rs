@@ -54,6 +54,8 @@ mod verify;
 
 mod past;
 
+mod past_scan;
+
 mod folded;
 
 mod patch;
@@ -79,7 +81,8 @@ pub use error::{ProjectionError, ViewError};
 pub use expressed::{Expressed, Expressions};
 pub use folded::{FOLD_EVENTS_MAX, Folded};
 pub use mapping::{Change, Mapping, Unmapped};
-pub use past::{Past, PastError, PastPage, PastStep, StepEffect};
+pub use past::{Past, PastError, PastStep, StepEffect};
+pub use past_scan::PastScan;
 pub use patch::{Operation, PatchKind, blame, patch};
 pub use position::{Position, PositionError};
 pub(crate) use progress::Holds;

@@ -112,22 +112,21 @@ pub struct PastStep {
 }
 
 /// Documents at a moment, by key.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct PastPage {
+pub(super) struct PastPage {
     /// Keys and their documents; what was deleted or never there is left out.
-    pub documents: Vec<Document>,
+    pub(super) documents: Vec<Document>,
     /// Keys of which nothing from before the moment is kept.
-    pub unknown: Vec<String>,
+    pub(super) unknown: u64,
     /// After which key to go on; `None` at the end.
-    pub next: Option<Key>,
+    pub(super) next: Option<Key>,
 }
 
 /// What folds the history of a key.
-struct KeyFold {
-    topic: Topic,
+#[derive(Debug)]
+pub(super) struct KeyFold {
+    pub(super) topic: Topic,
     mapping: Arc<dyn Mapping>,
-    order: Order,
+    pub(super) order: Order,
 }
 
 impl Projection {
@@ -141,7 +140,7 @@ impl Projection {
         matches!(&self.site.definition.kind, Kind::Changelog { mapping, .. } if mapping.keeps_key())
     }
 
-    fn key_fold(&self, view: &str) -> Result<KeyFold, PastError> {
+    pub(super) fn key_fold(&self, view: &str) -> Result<KeyFold, PastError> {
         self.table(view)?;
         let definition = &self.site.definition;
         match (&definition.kind, definition.topics.first()) {
@@ -256,7 +255,12 @@ impl Projection {
         })
     }
 
-    fn document(&self, key: String, stamp: &Stamp, value: promethean_event::Payload) -> Document {
+    pub(super) fn document(
+        &self,
+        key: String,
+        stamp: &Stamp,
+        value: promethean_event::Payload,
+    ) -> Document {
         Document {
             key,
             ts: promethean_event::Timestamp::from_millis(stamp.ts),
@@ -273,7 +277,7 @@ impl Projection {
         Some((write, stored))
     }
 
-    fn write_of(&self, fold: &KeyFold, stored: &Stored) -> Option<Write> {
+    pub(super) fn write_of(&self, fold: &KeyFold, stored: &Stored) -> Option<Write> {
         if is_for_another(stored, &self.site.definition.name) {
             return None;
         }
@@ -364,7 +368,7 @@ impl Projection {
     }
 
     /// All documents at a moment, by key, after a key; no more than so many keys are looked at.
-    pub async fn at_all(
+    pub(super) async fn at_keys(
         &self,
         view: &str,
         moment: Moment,
@@ -378,30 +382,12 @@ impl Projection {
         let query = KeyQuery { topic, prefix: String::new(), after, max: max.max(1) };
         let page = bus.store().keys(query).await?;
         let next = page.events.last().and_then(|stored| stored.event.key.clone());
-        let mut found = PastPage {
-            documents: Vec::with_capacity(page.events.len()),
-            unknown: Vec::new(),
-            next: next.filter(|_| page.more),
-        };
-        let mut ends = crate::as_of::EndCache::default();
-        for newest in page.events {
-            let Some(key) = newest.event.key.clone() else { continue };
-            let lane = Lane { topic, partition: newest.event.partition };
-            let end = ends.end(bus, lane, moment).await?;
-            let is_newest = end.is_some_and(|end| newest.event.offset < end);
-            // Most keys have not changed since: then the newest event is the answer.
-            if is_newest
-                && fold.order == Order::Offset
-                && let Some(write) = self.write_of(&fold, &newest)
-            {
-                if let Write::Put(stamp, value) = write {
-                    found.documents.push(self.document(key.as_str().to_owned(), &stamp, value));
-                }
-                continue;
-            }
+        let next = next.filter(|_| page.more);
+        let mut found = PastPage { documents: Vec::new(), unknown: 0, next };
+        for key in page.events.into_iter().filter_map(|newest| newest.event.key) {
             match self.at(view, key.as_str(), moment).await? {
                 Past::Document { document, .. } => found.documents.push(*document),
-                Past::BeforeHistory { .. } => found.unknown.push(key.as_str().to_owned()),
+                Past::BeforeHistory { .. } => found.unknown += 1,
                 Past::Deleted { .. } | Past::NeverExisted => {}
             }
         }

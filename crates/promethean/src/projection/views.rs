@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::changelog::Changelog;
-use super::database::{
-    BuildState, Counts, Database, DatabaseError, Faults, Rows, forget, get, rows,
-};
+use super::database::{BuildState, Counts, Database, DatabaseError, Faults, Rows, forget, rows};
 use super::definition::Definition;
 use super::document::Document;
 use super::driver::Site;
@@ -239,6 +237,11 @@ impl Projection {
         self.progress.borrow().state == ProjectionState::Stopped
     }
 
+    fn is_at_work(&self) -> bool {
+        let state = &self.progress.borrow().state;
+        !matches!(state, ProjectionState::Stopped | ProjectionState::Failed { .. })
+    }
+
     /// How it stands now.
     pub fn progress(&self) -> Progress {
         self.progress.borrow().clone()
@@ -268,8 +271,17 @@ impl Projection {
 
     /// The document of a key, in one of its views.
     pub async fn get(&self, view: &str, key: &str) -> Result<Option<Document>, ViewError> {
-        let (table, key) = (self.table(view)?, key.to_owned());
-        let row = self.read(move |connection| get(connection, &table, &key)).await?;
+        let table = self.table(view)?;
+        // One that works no more may have left the file to another process.
+        let recent = self.is_at_work().then(|| self.site.database.recent(&table, key)).flatten();
+        let row = match recent {
+            Some(row) => Some(row),
+            None => {
+                let (database, key) = (Arc::clone(&self.site.database), key.to_owned());
+                let reading = tokio::task::spawn_blocking(move || database.get(&table, &key));
+                reading.await.map_err(|_| ProjectionError::BrokenOff)??
+            }
+        };
         Ok(row.map(|row| {
             let (lane, offset) = (row.lane, row.offset);
             row.document(self.position(lane, offset))

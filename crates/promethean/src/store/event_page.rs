@@ -84,6 +84,24 @@ impl EventPage {
         }
     }
 
+    /// An event with what the store knows of it. `None` as for [`event`](Self::event).
+    pub(crate) fn stored(&self, index: usize) -> Option<Stored> {
+        let outline = self.outline(index)?;
+        let (appended_at, bytes) = (outline.appended_at, outline.bytes);
+        Some(Stored { event: self.event(index)?, appended_at, bytes })
+    }
+
+    /// A hash of an event's key that two keys do not share, if it has one.
+    pub(crate) fn key_name(&self, index: usize) -> Option<u128> {
+        let name = xxhash_rust::xxh3::xxh3_128;
+        match &self.events {
+            Events::Decoded(events) => {
+                events.get(index)?.event.key.as_ref().map(|key| name(key.as_str().as_bytes()))
+            }
+            Events::Records { records, .. } => records.get(index)?.key_bytes().map(name),
+        }
+    }
+
     /// The payload of an event alone, as it was published.
     pub fn payload(&self, index: usize) -> Option<Payload> {
         match &self.events {

@@ -1,5 +1,9 @@
 //! Subscribing: as a stream of deliveries, or with a handler.
 
+mod ack_ranges;
+
+mod batch;
+
 mod builder;
 
 mod consumer;
@@ -12,6 +16,7 @@ mod times;
 
 mod worker;
 
+pub use batch::DeliveredBatch;
 pub use builder::Subscribe;
 pub use consumer::Consumer;
 pub use delivered::Delivered;

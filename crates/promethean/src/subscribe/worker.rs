@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt;
-use promethean_delivery::{Ack, Span, Token};
+use promethean_delivery::{Ack, Token};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
+use super::ack_ranges::AckRanges;
 use super::consumer::Desk;
 use super::delivered::{Delivered, fail, lost_ack};
 use super::times::HandlerTimes;
@@ -104,7 +105,8 @@ where
 struct Pace {
     /// The time, as of the last handler that took any.
     now_ms: u64,
-    acks: QuietAcks,
+    /// Acks of handlers that did not wait, held back for company.
+    acks: AckRanges,
     times: HandlerTimes,
 }
 
@@ -173,7 +175,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 impl Pace {
     fn new(desk: &Desk) -> Self {
-        let mut pace = Self { now_ms: 0, acks: QuietAcks::default(), times: HandlerTimes::new() };
+        let mut pace = Self { now_ms: 0, acks: AckRanges::default(), times: HandlerTimes::new() };
         pace.begin(desk);
         pace
     }
@@ -187,49 +189,21 @@ impl Pace {
 
     fn flush(&mut self, desk: &Desk) {
         self.times.flush(desk.seat.meters());
-        self.acks.flush(desk, Sender::Idle);
+        self.post_acks(desk, Sender::Idle);
+    }
+
+    fn post_acks(&mut self, desk: &Desk, sender: Sender) {
+        let acks = self.acks.take();
+        if !acks.is_empty() {
+            desk.seat.ack_quietly(acks, sender);
+        }
     }
 
     fn add_ack(&mut self, desk: &Desk, token: Token) {
         if self.acks.add(token) >= QUIET_ACKS_MAX {
             self.times.flush(desk.seat.meters());
-            self.acks.flush(desk, Sender::Busy);
+            self.post_acks(desk, Sender::Busy);
             self.now_ms = desk.clock.now_ms();
-        }
-    }
-}
-
-/// Acks of handlers that did not wait, held back for company and put together to ranges.
-#[derive(Default)]
-struct QuietAcks {
-    items: Vec<Ack>,
-    events: usize,
-}
-
-impl QuietAcks {
-    /// Gives how many there are.
-    fn add(&mut self, token: Token) -> usize {
-        let joined = match self.items.last_mut() {
-            Some(Ack::Range { lane, epoch, span })
-                if *lane == token.lane && *epoch == token.epoch && span.to == token.offset =>
-            {
-                span.to += 1;
-                true
-            }
-            _ => false,
-        };
-        if !joined {
-            let span = Span { from: token.offset, to: token.offset + 1 };
-            self.items.push(Ack::Range { lane: token.lane, epoch: token.epoch, span });
-        }
-        self.events += 1;
-        self.events
-    }
-
-    fn flush(&mut self, desk: &Desk, sender: Sender) {
-        if !self.items.is_empty() {
-            desk.seat.ack_quietly(std::mem::take(&mut self.items), sender);
-            self.events = 0;
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use promethean::Moment;
 use promethean::event::{Offset, Timestamp};
-use promethean::projection::{Changelog, Expressions, Past, PastError, StepEffect, View, blame};
+use promethean::projection::{
+    Changelog, Document, Expressions, Past, PastError, PastScan, StepEffect, View, blame,
+};
 
 use super::scenario::{Scenario, TOPIC, all};
 use super::transactional::counting;
@@ -65,11 +67,60 @@ async fn a_view_is_what_its_mapping_made_of_the_key_then() {
         .collect();
     assert_eq!(blame(&states, "/up"), Some(4));
 
-    let whole = projection.at_all("up", now, None, 100).await.unwrap();
-    let whole: Vec<String> = whole.documents.iter().map(|document| document.to_json()).collect();
-    assert_eq!(whole, all(&projection, "up").await);
-    let then = projection.at_all("up", Moment::Offset(Offset::new(3)), None, 100).await.unwrap();
-    assert_eq!(then.documents.len(), 1, "a was deleted");
+    let whole = projection.scan_at("up", now).await.unwrap();
+    assert_eq!(scanned(whole).await, all(&projection, "up").await);
+    let then = projection.scan_at("up", Moment::Offset(Offset::new(3))).await.unwrap();
+    assert_eq!(scanned(then).await.len(), 1, "a was deleted");
+}
+
+/// All that a scan finds, by key.
+async fn scanned(mut scan: PastScan) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(documents) = scan.next().await.unwrap() {
+        found.extend(documents.iter().map(Document::to_json));
+    }
+    found.sort();
+    found
+}
+
+/// A whole view at any place is what each of its keys was there, however few keys are remembered
+/// at once, over several partitions, and with events that the view makes nothing of.
+#[tokio::test]
+async fn a_whole_view_is_what_its_keys_were() {
+    let scenario = Scenario::with_partitions(2).await;
+    let mapping = Expressions {
+        map: Some("payload.n % 7 == 3 ? null : payload".into()),
+        ..Expressions::default()
+    };
+    let changelog = Changelog::new(View::new("some"), TOPIC).mapping(mapping.compile().unwrap());
+    let projection = scenario.views.changelog(changelog).await.unwrap();
+    let mut random = 1_u64;
+    for n in 0..300 {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = format!("k{}", (random >> 33) % 40);
+        let payload = match (random >> 50) % 5 {
+            0 => format!(r#"{{"n":{n},"_deleted":true}}"#),
+            _ => format!(r#"{{"n":{n}}}"#),
+        };
+        scenario.publish(&key, &payload).await;
+    }
+    projection.caught_up().await.unwrap();
+    for offset in [0, 1, 17, 60, 110] {
+        let moment = Moment::Offset(Offset::new(offset));
+        let mut expected = Vec::new();
+        for key in 0..40 {
+            let past = projection.at("some", &format!("k{key}"), moment).await.unwrap();
+            if let Past::Document { document, .. } = past {
+                expected.push(document.to_json());
+            }
+        }
+        expected.sort();
+        for keys in [1, 3, 1_000] {
+            let scan = projection.scan_at("some", moment).await.unwrap().keys_at_once(keys);
+            assert_eq!(scanned(scan).await, expected, "at {offset}, {keys} keys");
+        }
+    }
 }
 
 /// An old version never counts, neither now nor looking back.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use promethean::Moment;
 use promethean::projection::{
-    Folded, Operation, Past, PastError, PastStep, Projection, StepEffect, patch,
+    Folded, Operation, Past, PastError, PastScan, PastStep, StepEffect, patch,
 };
 use promethean::store::Stored;
 use promethean::{AsOf, EventValues, Formula, REDUCER_NAMES};
@@ -226,7 +226,7 @@ async fn reduced(
 
 /// Where the documents of a view at a moment come from.
 enum Source {
-    ByKey { projection: Box<Projection>, moment: Moment, after: Option<Key> },
+    ByKey(Box<PastScan>),
     Folded { folded: Box<Folded>, after: Option<String> },
 }
 
@@ -241,7 +241,7 @@ async fn all(call: Call) -> Result<Response, Rejection> {
     let named = named(&call)?;
     let moment = moment::of_view(&call, "at")?.unwrap_or(now(&call));
     let source = if named.projection.is_by_key() {
-        Source::ByKey { projection: Box::new(named.projection), moment, after: None }
+        Source::ByKey(Box::new(named.projection.scan_at(&named.view, moment).await?))
     } else {
         let folded = Box::new(named.projection.folded(moment).await?);
         Source::Folded { folded, after: None }
@@ -277,13 +277,11 @@ impl Lines {
 
     async fn step(&mut self, out: &mut String) -> Result<bool, PastError> {
         let (documents, is_over) = match &mut self.source {
-            Source::ByKey { projection, moment, after } => {
-                let page =
-                    projection.at_all(&self.view, *moment, after.take(), KEYS_AT_ONCE).await?;
-                self.unknown += page.unknown.len() as u64;
-                let is_over = page.next.is_none();
-                *after = page.next;
-                (page.documents, is_over)
+            Source::ByKey(scan) => {
+                let documents = scan.next().await?;
+                self.unknown = scan.unknown();
+                let is_over = documents.is_none();
+                (documents.unwrap_or_default(), is_over)
             }
             Source::Folded { folded, after } => {
                 let page = folded.scan(&self.view, after.as_deref(), KEYS_AT_ONCE).await?;

@@ -95,22 +95,29 @@ fn coded(tag: &str) -> String {
     format!("{inside};gzip\"")
 }
 
+fn not_modified(tag: &str, caching: HeaderValue) -> Result<Response, Rejection> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    marked(&mut response, tag, caching)?;
+    Ok(response)
+}
+
 /// The answer with a document, or that the client has it already.
 pub(super) fn answer(
     call: &Call,
-    body: Vec<u8>,
+    document: &Document,
     tag: &str,
     caching: HeaderValue,
 ) -> Result<Response, Rejection> {
-    let (body, is_packed) = encoded(&call.head.headers, body);
+    let headers = &call.head.headers;
+    if !reads_gzip(headers) && judged(call, Some(tag)) == Outcome::NotModified {
+        // Nobody will see the body: it need not be made.
+        return not_modified(tag, caching);
+    }
+    let (body, is_packed) = encoded(headers, document.to_json().into_bytes());
     let tag = if is_packed { coded(tag) } else { tag.to_owned() };
     match judged(call, Some(&tag)) {
-        Outcome::NotModified => {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            marked(&mut response, &tag, caching)?;
-            Ok(response)
-        }
+        Outcome::NotModified => not_modified(&tag, caching),
         Outcome::PreconditionFailed => {
             let detail = format!("the document is {tag} now");
             Err(Rejection::new(Code::PreconditionFailed, detail))

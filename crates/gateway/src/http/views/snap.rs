@@ -101,7 +101,7 @@ async fn shown(
         None => document,
         Some(version) => named.projection.in_version(&named.view, document, version).await?,
     };
-    representation::answer(call, document.to_json().into_bytes(), &tag, caching)
+    representation::answer(call, &document, &tag, caching)
 }
 
 /// The document at a moment, or a refusal that says why there is none.

@@ -29,6 +29,8 @@ pub mod sharing;
 
 pub mod acks;
 
+pub mod batches;
+
 pub mod leases;
 
 pub mod retries;
@@ -128,6 +130,13 @@ macro_rules! bus_cases {
                 an_ack_after_leaving_is_void,
                 a_dropped_delivery_is_not_acked,
                 skipped_is_done,
+            }
+            batches {
+                a_batch_is_acked_as_one,
+                batches_go_on_where_single_ones_ended,
+                a_batch_can_be_taken_apart,
+                a_batch_that_failed_comes_again,
+                a_late_batch_is_refused,
             }
             leases {
                 an_expired_lease_goes_to_another,

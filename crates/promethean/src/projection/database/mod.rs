@@ -13,6 +13,8 @@ mod apply;
 
 mod rows;
 
+mod recent;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -26,6 +28,8 @@ pub(crate) use apply::{Batch, CursorMove, Table};
 pub use builds::Counts;
 pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested, forget, keep_plan};
 pub(crate) use rows::{COLUMNS, Rows, StoredRow, get, read_row, rows};
+
+use recent::RecentRows;
 
 use super::limits::{
     CHECKPOINT_PAGES, LOCK_WAIT_MS, READER_CACHE_KIB, READERS_KEPT_MAX, WRITER_CACHE_KIB,
@@ -120,6 +124,7 @@ pub(crate) struct Database {
     path: PathBuf,
     jobs: mpsc::Sender<Job>,
     readers: Mutex<Vec<Connection>>,
+    recent: Arc<RecentRows>,
 }
 
 impl Database {
@@ -144,8 +149,8 @@ impl Database {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
             DatabaseError::from(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
         })?;
-        let readers = Mutex::new(Vec::new());
-        Ok(Arc::new(Self { path: path.to_owned(), jobs, readers }))
+        let (readers, recent) = (Mutex::new(Vec::new()), Arc::default());
+        Ok(Arc::new(Self { path: path.to_owned(), jobs, readers, recent }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -155,6 +160,33 @@ impl Database {
     /// Does something on the thread that writes. Jobs are done in the order in which they come;
     /// one that was begun is done, also if nobody waits for it any more.
     pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection, &Faults) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let recent = Arc::clone(&self.recent);
+        self.on_writer(move |connection, faults| {
+            recent.begin_change();
+            let done = job(connection, faults);
+            recent.end_write();
+            done
+        })
+        .await
+    }
+
+    /// Commits a batch; answers how many of its writes were stale.
+    pub(crate) async fn apply(&self, batch: Batch) -> Result<u64, DatabaseError> {
+        let recent = Arc::clone(&self.recent);
+        self.on_writer(move |connection, faults| {
+            let tables = batch.tables.iter().map(|table| table.name.as_str());
+            recent.begin_write(tables.zip(&batch.writes));
+            let done = batch.apply(connection, faults);
+            recent.end_write();
+            done
+        })
+        .await
+    }
+
+    async fn on_writer<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection, &Faults) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {
@@ -186,6 +218,21 @@ impl Database {
             }
         }
         result
+    }
+
+    /// The row of a key, if it was read lately and is still the same.
+    pub(crate) fn recent(&self, table: &str, key: &str) -> Option<StoredRow> {
+        self.recent.find(table, key)
+    }
+
+    /// The row of a key, which is kept for those who ask next. Blocks.
+    pub(crate) fn get(&self, table: &str, key: &str) -> Result<Option<StoredRow>, DatabaseError> {
+        let turn = self.recent.begin_read();
+        let row = self.read(|connection| get(connection, table, key))?;
+        if let Some(row) = &row {
+            self.recent.keep(table, row, turn);
+        }
+        Ok(row)
     }
 
     fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
-use promethean::{Bus, Ordered, Start};
+use promethean::{Bus, Ordered, Start, Subscribe};
 use promethean_event::{GroupName, Offset, Partition};
 use promethean_log::{Lane, Log, PageLimit};
 use serde::Serialize;
@@ -19,11 +19,28 @@ const LIVE_EVENTS: usize = 40_000;
 /// Events that are on their way at once there: what groups have not had yet stays in memory.
 const LIVE_BATCH: usize = 2_000;
 
+/// By batches, which are acked as one, and by a handler of single events.
 #[derive(Debug, Serialize)]
 pub(super) struct Consuming {
     pub(super) default: Compared,
     pub(super) unordered: Compared,
+    pub(super) handler: Compared,
+    pub(super) handler_unordered: Compared,
 }
+
+/// How events are taken.
+#[derive(Debug, Clone, Copy)]
+enum Taken {
+    ByBatch,
+    ByHandler,
+}
+
+const WAYS: [(Taken, Ordered); 4] = [
+    (Taken::ByBatch, Ordered::Key),
+    (Taken::ByBatch, Ordered::None),
+    (Taken::ByHandler, Ordered::Key),
+    (Taken::ByHandler, Ordered::None),
+];
 
 #[derive(Debug, Serialize)]
 pub(super) struct Groups {
@@ -43,15 +60,16 @@ pub(super) fn measure(scratch: &Path, rounds: usize, stored: usize) -> anyhow::R
         runtime.block_on(opened.bus.publish_batch(events))?;
     }
     opened.store.log().settle()?;
-    let (mut default, mut unordered) = (Vec::new(), Vec::new());
+    let mut figures = WAYS.map(|_| Vec::new());
     for round in 0..=rounds {
-        for (ordered, figures) in [(Ordered::Key, &mut default), (Ordered::None, &mut unordered)] {
+        for ((taken, ordered), figures) in WAYS.into_iter().zip(&mut figures) {
             let (read, read_time) = timed(|| read_all(opened.store.log()));
             anyhow::ensure!(read? == stored, "the log has all events");
-            let name = format!("{ordered:?}-{round}");
-            let work = consume(&opened.bus, &name, ordered, stored);
+            let group = GroupName::new(&format!("{taken:?}-{ordered:?}-{round}"))?;
+            let work = consume(&opened.bus, &group, (taken, ordered), stored);
             let (consumed, time) = timed(|| runtime.block_on(work));
-            consumed?;
+            anyhow::ensure!(consumed? == stored, "each event came once");
+            runtime.block_on(opened.bus.remove_group(&group))?;
             if round > 0 {
                 figures.push(Round {
                     events_per_s: rate(stored, time),
@@ -61,7 +79,8 @@ pub(super) fn measure(scratch: &Path, rounds: usize, stored: usize) -> anyhow::R
         }
     }
     close(&runtime, &opened, &path)?;
-    Ok(Consuming { default: Compared::of(default), unordered: Compared::of(unordered) })
+    let [default, unordered, handler, handler_unordered] = figures.map(Compared::of);
+    Ok(Consuming { default, unordered, handler, handler_unordered })
 }
 
 fn close(runtime: &tokio::runtime::Runtime, opened: &Opened, path: &Path) -> anyhow::Result<()> {
@@ -84,26 +103,63 @@ fn read_all(log: &Log) -> anyhow::Result<usize> {
     }
 }
 
-/// A new group takes everything and acks it; done when the acks are durable.
-async fn consume(bus: &Bus, name: &str, ordered: Ordered, stored: usize) -> anyhow::Result<()> {
-    let count = Arc::new(AtomicU64::new(0));
+/// A new group takes everything that is stored and acks it; done when the acks are durable.
+async fn consume(
+    bus: &Bus,
+    group: &GroupName,
+    (taken, ordered): (Taken, Ordered),
+    stored: usize,
+) -> anyhow::Result<usize> {
+    let subscribe = bus.subscribe_to(["bench.0"], group.as_str());
+    let subscribe = subscribe.from(Start::Earliest).ordered(ordered);
+    match taken {
+        Taken::ByBatch => by_batch(bus, subscribe, group, stored).await,
+        Taken::ByHandler => by_handler(bus, subscribe, group).await,
+    }
+}
+
+async fn by_batch(
+    bus: &Bus,
+    subscribe: Subscribe,
+    group: &GroupName,
+    stored: usize,
+) -> anyhow::Result<usize> {
+    let mut subscription = subscribe.stream().await?;
+    // On a task of its own, as in a program; here is where one waits for the end.
+    let taking = tokio::spawn(async move {
+        let mut events = 0;
+        while let Some(batch) = subscription.next_batch().await {
+            let batch = batch?;
+            for delivered in &batch {
+                std::hint::black_box(delivered.json());
+            }
+            events += batch.len();
+            drop(batch.acked());
+            if events >= stored {
+                break;
+            }
+        }
+        anyhow::Ok((events, subscription))
+    });
+    let (events, subscription) = taking.await??;
+    bus.caught_up(group).await?;
+    drop(subscription);
+    Ok(events)
+}
+
+async fn by_handler(bus: &Bus, subscribe: Subscribe, group: &GroupName) -> anyhow::Result<usize> {
+    let count = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&count);
-    let consumer = bus
-        .subscribe_to(["bench.0"], name)
-        .from(Start::Earliest)
-        .ordered(ordered)
+    let consumer = subscribe
         .handle(move |delivered| {
             std::hint::black_box(delivered.json());
             counting.fetch_add(1, Ordering::Relaxed);
             std::future::ready(Ok(()))
         })
         .await?;
-    let group = GroupName::new(name)?;
-    bus.caught_up(&group).await?;
+    bus.caught_up(group).await?;
     consumer.stop().await?;
-    bus.remove_group(&group).await?;
-    anyhow::ensure!(count.load(Ordering::Relaxed) == stored as u64, "each event came once");
-    Ok(())
+    Ok(count.load(Ordering::Relaxed))
 }
 
 /// Deliveries of a live topic to ten groups against one.

@@ -130,6 +130,8 @@ fn text(report: &Report) -> String {
     if let Some(consume) = &report.consume {
         out += &consume.default.line("a new group, ordered by key");
         out += &consume.unordered.line("a new group, in no order");
+        out += &consume.handler.line("by a handler, ordered by key");
+        out += &consume.handler_unordered.line("by a handler, in no order");
     }
     if let Some(groups) = &report.groups_10 {
         out += &groups.deliveries.line("ten groups on a live topic");

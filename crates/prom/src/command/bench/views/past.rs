@@ -98,19 +98,16 @@ fn questions(runtime: &Runtime, projection: &Projection) -> anyhow::Result<f64> 
 fn whole(runtime: &Runtime, projection: &Projection, moment: Moment) -> anyhow::Result<(u64, f64)> {
     let (counted, elapsed) = timed(|| {
         runtime.block_on(async {
-            let (mut after, mut count) = (None, 0_u64);
-            loop {
-                let page = projection.at_all("processes", moment, after, 1_000).await?;
-                count += page.documents.len() as u64;
+            let mut scan = projection.scan_at("processes", moment).await?;
+            let mut count = 0_u64;
+            while let Some(documents) = scan.next().await? {
+                count += documents.len() as u64;
                 // What is served is made into text, too.
-                for document in &page.documents {
+                for document in &documents {
                     std::hint::black_box(document.to_json());
                 }
-                match page.next {
-                    Some(next) => after = Some(next),
-                    None => return Ok::<_, anyhow::Error>(count),
-                }
             }
+            Ok::<_, anyhow::Error>(count)
         })
     });
     let count = counted?;
