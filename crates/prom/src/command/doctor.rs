@@ -72,7 +72,7 @@ pub(crate) fn run(doctor: &Doctor, output: &Output) -> anyhow::Result<Status> {
         .collect();
     let examined = super::block_on(async {
         let examined = promethean_mongo::examine(&url, MongoOptions::default()).await;
-        examined.map_err(place::refused)
+        examined.map_err(|error| anyhow::Error::from(place::refused(&error)))
     })?;
     findings.extend(examined.into_iter().map(Shown::from));
     let is_problem = |shown: &&Shown| matches!(shown.verdict, "warning" | "error");

@@ -73,11 +73,11 @@ pub(super) fn suits(manifest: Option<&Manifest>) -> anyhow::Result<()> {
 /// Opens the store. Its messages have no passwords in them.
 pub(super) async fn open(url: &str) -> anyhow::Result<Arc<MongoStore>> {
     let opened = MongoStore::open(url, MongoOptions::default()).await;
-    Ok(Arc::new(opened.map_err(refused)?))
+    Ok(Arc::new(opened.map_err(|error| refused(&error))?))
 }
 
 /// The failure with its exit code.
-pub(super) fn refused(error: OpenError) -> Failure {
+pub(super) fn refused(error: &OpenError) -> Failure {
     let status = match error {
         OpenError::Unreachable(_) => Status::Unreachable,
         OpenError::BadUrl(_) | OpenError::Standalone | OpenError::TooOld(_) => {
