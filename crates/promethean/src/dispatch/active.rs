@@ -15,7 +15,7 @@ use super::lanes::LaneView;
 use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
-use super::sharing::Shared;
+use super::sharing::Sharing;
 use crate::decode::Reads;
 use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
@@ -70,7 +70,7 @@ pub(super) struct Inner {
     /// Where there are several hubs: the lanes that are held, with the epochs of their claims.
     pub(super) claims: HashMap<LaneId, u64>,
     /// What the last sharing out of lanes went by, if nothing was left to do.
-    pub(super) shared: Option<Shared>,
+    pub(super) shared: Option<Sharing>,
     /// Paused, as all hubs are told.
     pub(super) paused: bool,
     /// Saves that are under way, and the lanes they are about.

@@ -16,7 +16,7 @@ use crate::store::{Claim, Claims, HubId, Lane, SaveError};
 
 /// What the last sharing out went by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct Sharing {
     me: HubId,
     hubs: Vec<HubId>,
     lanes: Vec<Lane>,
@@ -55,7 +55,7 @@ impl ActiveGroup {
         }
         self.pause_as_told(hub.is_paused(&self.name));
         let hubs = hub.with_members_of(&self.name);
-        let wish = Shared { me: hub.me(), hubs, lanes: self.lanes_read() };
+        let wish = Sharing { me: hub.me(), hubs, lanes: self.lanes_read() };
         if self.lock().shared.as_ref() == Some(&wish) {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl ActiveGroup {
     }
 }
 
-impl Shared {
+impl Sharing {
     /// The lanes that are this hub's: balanced within one, and with whom they are where that can
     /// be. Every hub that sees the same comes to the same.
     fn share(&self, holders: &HashMap<Lane, HubId>) -> HashSet<Lane> {
@@ -295,7 +295,7 @@ mod tests {
 
     fn shares(hubs: &[HubId], holders: &HashMap<Lane, HubId>) -> Vec<HashSet<Lane>> {
         let share =
-            |me: &HubId| Shared { me: *me, hubs: hubs.to_vec(), lanes: lanes(8) }.share(holders);
+            |me: &HubId| Sharing { me: *me, hubs: hubs.to_vec(), lanes: lanes(8) }.share(holders);
         hubs.iter().map(share).collect()
     }
 
@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn a_hub_without_members_gets_nothing() {
-        let shared = Shared { me: HubId::new(3), hubs: vec![HubId::new(1)], lanes: lanes(2) };
+        let shared = Sharing { me: HubId::new(3), hubs: vec![HubId::new(1)], lanes: lanes(2) };
         assert!(shared.share(&HashMap::new()).is_empty());
-        let shared = Shared { me: HubId::new(3), hubs: Vec::new(), lanes: lanes(2) };
+        let shared = Sharing { me: HubId::new(3), hubs: Vec::new(), lanes: lanes(2) };
         assert!(shared.share(&HashMap::new()).is_empty());
     }
 }
