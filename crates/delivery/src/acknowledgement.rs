@@ -314,10 +314,6 @@ fn reply_to(asked: Question, target: Ack, result: Result<(), Refusal>) -> Reply 
 }
 
 const fn refused(item: u32, ack: Ack, why: Refusal) -> Refused {
-    let offset = match ack {
-        Ack::Token(token) => token.offset,
-        Ack::Offset { offset, .. } => offset,
-        Ack::Range { span, .. } | Ack::FirstAttempts { span, .. } => span.from,
-    };
+    let (_, offset) = ack.place();
     Refused { item, offset, why }
 }

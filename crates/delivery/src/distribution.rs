@@ -26,11 +26,11 @@ impl Group {
         let backlog = lane.backlog();
         self.backlog = self.backlog + u64::from(backlog) - u64::from(lane.counted);
         lane.counted = backlog;
-        if !lane.active && lane.has_work(in_order) {
+        if !lane.active && !lane.closing && lane.has_work(in_order) {
             lane.active = true;
             self.active.push_back(at);
         }
-        if !lane.hungry && lane.wants_reading(window) {
+        if !lane.hungry && !lane.closing && lane.wants_reading(window) {
             lane.hungry = true;
             self.hungry.push_back(at);
         }
@@ -108,6 +108,9 @@ impl Group {
                 continue;
             };
             lane.active = false;
+            if lane.closing {
+                continue;
+            }
             let id = lane.id;
             match self.taker(at, id) {
                 Some(seat) => self.serve(at, seat, outputs),

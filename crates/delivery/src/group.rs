@@ -1,3 +1,4 @@
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -156,6 +157,8 @@ impl Group {
         match input {
             Input::LaneAdded(start) => self.add_lane(start, outputs),
             Input::LaneRemoved { lane } => self.remove_lane(lane, outputs),
+            Input::LaneClosing { lane } => self.close_lane(lane),
+            Input::LaneLost { lane } => self.lose_lane(lane, outputs),
             Input::Appended { lane, tail } => self.appended(lane, tail),
             Input::Fetched(page) => self.fetched(page, outputs),
             Input::FetchFailed { lane, fetch } => self.fetch_failed(lane, fetch),
@@ -220,9 +223,31 @@ impl Group {
     }
 
     fn remove_lane(&mut self, id: LaneId, outputs: &mut Vec<Output>) {
-        let Some(mut lane) = self.lanes.remove(id) else {
-            return;
-        };
+        if let Some(mut lane) = self.take_out(id) {
+            if let Some(delta) = lane.take_delta() {
+                self.ledger.add_orphan(id, delta);
+            }
+            self.rebalance(outputs);
+        }
+    }
+
+    fn close_lane(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.find(id).and_then(|at| self.lanes.get_mut(at)) {
+            lane.closing = true;
+        }
+    }
+
+    fn lose_lane(&mut self, id: LaneId, outputs: &mut Vec<Output>) {
+        // Also of one that was removed a moment ago, and has not had its last word yet.
+        self.ledger.forget(id);
+        if self.take_out(id).is_some() {
+            self.rebalance(outputs);
+        }
+    }
+
+    /// Takes a lane out of the table, and what is out of it from the members.
+    fn take_out(&mut self, id: LaneId) -> Option<Box<Lane>> {
+        let lane = self.lanes.remove(id)?;
         self.backlog -= u64::from(lane.counted);
         for offset in lane.leases_all() {
             if let Some(slot) = lane.slot(offset) {
@@ -230,10 +255,12 @@ impl Group {
                 self.members.refresh(slot.member);
             }
         }
-        if let Some(delta) = lane.take_delta() {
-            self.ledger.add_orphan(id, delta);
-        }
-        self.rebalance(outputs);
+        Some(lane)
+    }
+
+    /// Whether the last word about a lane that was removed is still to be saved.
+    pub fn has_last_word(&self, lane: LaneId) -> bool {
+        self.ledger.has_orphan(lane)
     }
 
     fn appended(&mut self, id: LaneId, tail: u64) {

@@ -16,6 +16,18 @@ pub enum Input<'a> {
         /// The lane.
         lane: LaneId,
     },
+    /// The lane is about to be removed: nothing new goes out of it, what is out may be finished.
+    LaneClosing {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// Another has taken the lane over: what it knew is void, saves of it that are not under way
+    /// are not made, and its events are no longer out. Answers that rest on it are the caller's to
+    /// refuse.
+    LaneLost {
+        /// The lane.
+        lane: LaneId,
+    },
     /// A lane grew: its first free offset is now `tail`.
     Appended {
         /// The lane.
@@ -270,6 +282,19 @@ pub enum Ack {
     },
 }
 
+impl Ack {
+    /// The event, or the first one.
+    pub const fn place(&self) -> (LaneId, u64) {
+        match self {
+            Self::Token(token) => (token.lane, token.offset),
+            Self::Offset { lane, offset } => (*lane, *offset),
+            Self::Range { lane, span, .. } | Self::FirstAttempts { lane, span, .. } => {
+                (*lane, span.from)
+            }
+        }
+    }
+}
+
 /// What becomes of a delivery that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict<'a> {
@@ -291,6 +316,24 @@ pub enum Verdict<'a> {
     },
     /// It is done without having been handled.
     Skip,
+}
+
+impl Input<'_> {
+    /// The events, or for operators the places, that an answer to this rests on.
+    pub fn about(&self) -> Vec<(LaneId, u64)> {
+        match self {
+            Self::Ack { items, .. } => items.iter().map(Ack::place).collect(),
+            Self::Nack { target, .. } | Self::Extend { target, .. } => {
+                alloc::vec![target.place()]
+            }
+            Self::Skip { lane, span, .. } => alloc::vec![(*lane, span.from)],
+            Self::Seek { lane, to, .. } => alloc::vec![(*lane, *to)],
+            Self::Release { lane, event, .. } | Self::Discard { lane, event, .. } => {
+                alloc::vec![(*lane, event.offset)]
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A dead letter as the group knew it.

@@ -91,6 +91,8 @@ pub(crate) struct Lane {
     pub(crate) hungry: bool,
     /// What the group's backlog counts for this lane.
     pub(crate) counted: u32,
+    /// Nothing new goes out any more.
+    pub(crate) closing: bool,
     pub(crate) ordered_by_key: bool,
     /// First attempts are recorded as well.
     pub(crate) exact: bool,
@@ -126,6 +128,7 @@ impl Lane {
             active: false,
             hungry: false,
             counted: 0,
+            closing: false,
             ordered_by_key: options.ordered == Ordered::Key,
             exact: options.max_attempts == 1,
             max_attempts: options.max_attempts,

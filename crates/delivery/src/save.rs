@@ -59,6 +59,16 @@ impl Ledger {
         self.urgent = true;
     }
 
+    pub(crate) fn has_orphan(&self, lane: LaneId) -> bool {
+        self.orphans.iter().any(|(orphan, _)| *orphan == lane)
+    }
+
+    /// Nothing of a lane is saved any more.
+    pub(crate) fn forget(&mut self, lane: LaneId) {
+        self.orphans.retain(|(orphan, _)| *orphan != lane);
+        self.dead_letters.retain(|letter| letter.lane != lane);
+    }
+
     pub(crate) fn add_changed(&mut self, lane: LaneRef) {
         self.changed.push(lane);
         self.urgent = true;

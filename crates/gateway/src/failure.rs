@@ -62,7 +62,7 @@ impl From<SaveError> for Rejection {
             SaveError::PartitionsFixed { .. } => Self::new(Code::Conflict, error.to_string()),
             SaveError::Changed { .. } => Self::plain(Code::PreconditionFailed),
             SaveError::UnknownGroup(_) => Self::plain(Code::NotFound),
-            SaveError::Fenced => Self::plain(Code::Fenced),
+            SaveError::Fenced(_) => Self::plain(Code::Fenced),
             _ => Self::plain(Code::Internal),
         }
     }
@@ -89,7 +89,9 @@ impl From<GroupError> for Rejection {
             | GroupError::NotRead { .. }
             | GroupError::UnknownTopic(_)
             | GroupError::UnknownEvent(_) => Code::NotFound,
-            GroupError::OtherSettings { .. } | GroupError::InUse { .. } => Code::Conflict,
+            GroupError::OtherSettings { .. }
+            | GroupError::InUse { .. }
+            | GroupError::InUseElsewhere { .. } => Code::Conflict,
             GroupError::Refused(refusal) => return (*refusal).into(),
             GroupError::Read(error) => return error.clone().into(),
             GroupError::Save(error) => return error.clone().into(),

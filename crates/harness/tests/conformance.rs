@@ -48,6 +48,7 @@ suite!(
     lookups,
     cleaning,
     groups,
+    claims,
     entries,
     growth,
     restart,

@@ -117,7 +117,8 @@ async fn begin(factory: &EmbeddedFactory) -> Check<Place> {
         let settings = Some(Payload::of(name)?);
         let (lanes, dead_letters) = (Vec::new(), Vec::new());
         let group = GroupName::new(name)?;
-        store.save(GroupSave { group, settings, lanes, dead_letters }).await?;
+        let claims = Vec::new();
+        store.save(GroupSave { group, settings, lanes, dead_letters, claims }).await?;
     }
     Ok(Place { store, lane, letters })
 }
@@ -165,7 +166,7 @@ fn save(place: &Place, group: &GroupName, version: u64) -> Check<GroupSave> {
         dead_letters.push(NewEvent::new(id, Timestamp::from_millis(1), topic, payload));
     }
     let (group, lanes) = (group.clone(), vec![(place.lane, delta)]);
-    Ok(GroupSave { group, settings: None, lanes, dead_letters })
+    Ok(GroupSave { group, settings: None, lanes, dead_letters, claims: Vec::new() })
 }
 
 async fn version(place: &Place, group: &GroupName) -> Check<u64> {

@@ -90,8 +90,11 @@ impl CarryOut {
             self.plan.cursors.iter().partition(|(_, change)| change.before.is_some());
         let updates = there.iter().map(|((group, lane), change)| {
             let id = cursor_id(group, *lane);
-            let version = change.before.map(signed);
-            doc! { "q": { "_id": id, "version": version }, "u": { "$set": cursor_state(change) } }
+            let mut condition = doc! { "_id": id, "version": change.before.map(signed) };
+            if let Some(epoch) = change.claim {
+                condition.insert("claim", signed(epoch));
+            }
+            doc! { "q": condition, "u": { "$set": cursor_state(change) } }
         });
         self.update("cursors", updates.collect(), session).await?;
         let new = new.iter().map(|((group, lane), change)| {

@@ -54,14 +54,16 @@ pub(crate) struct Cluster {
     /// How groups stand in lanes.
     pub(crate) cursors: Collection<Document>,
     pub(crate) entries: Collection<Document>,
+    /// The hubs that use the database.
+    pub(crate) hubs: Collection<Document>,
     /// Numbers that are given once.
     pub(crate) counters: Collection<Document>,
     deadline: Duration,
 }
 
 /// What a database of ours holds.
-pub(crate) const COLLECTIONS: [&str; 7] =
-    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters"];
+pub(crate) const COLLECTIONS: [&str; 8] =
+    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters", "hubs"];
 
 /// How other programs see us among the connections of a server.
 pub(crate) const APP_NAME: &str = "promethean";
@@ -82,7 +84,10 @@ impl Cluster {
     /// Connects, and sees that the server is one that will do.
     pub(crate) async fn reach(url: &str, options: &MongoOptions) -> Result<Self, OpenError> {
         let parsed = ClientOptions::parse(url).await;
-        let mut client_options = parsed.map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        let bad_url = |error: mongodb::error::Error| {
+            OpenError::BadUrl(without_password(url, &error.to_string()))
+        };
+        let mut client_options = parsed.map_err(bad_url)?;
         // Only what was acknowledged by a majority, and is in its journals, counts; and only what
         // cannot be taken back is read. No connection string may say otherwise.
         client_options.write_concern = Some(durable());
@@ -97,11 +102,13 @@ impl Cluster {
         client_options.connect_timeout.get_or_insert(Duration::from_secs(3));
         client_options.server_selection_timeout.get_or_insert(options.deadline);
         let name = client_options.default_database.clone();
-        let client = Client::with_options(client_options)
-            .map_err(|error| OpenError::BadUrl(error.to_string()))?;
+        let client = Client::with_options(client_options).map_err(bad_url)?;
         let database = client.database(name.as_deref().unwrap_or(&options.database));
         let cluster = Self::of(client, database, options.deadline);
-        cluster.check().await?;
+        cluster.check().await.map_err(|error| match error {
+            OpenError::Unreachable(text) => OpenError::Unreachable(without_password(url, &text)),
+            other => other,
+        })?;
         Ok(cluster)
     }
 
@@ -113,6 +120,7 @@ impl Cluster {
             groups: database.collection("groups"),
             cursors: database.collection("cursors"),
             entries: database.collection("entries"),
+            hubs: database.collection("hubs"),
             counters: database.collection("counters"),
             client,
             database,
@@ -209,6 +217,22 @@ pub(crate) const BY_KEY: &str = "by_key";
 pub(crate) const BY_TIME: &str = "by_time";
 pub(crate) const TOMBSTONES: &str = "tombstones";
 
+/// What a message says, without the password of the connection string: it may be shown to anybody.
+fn without_password(url: &str, text: &str) -> String {
+    let after = url.split_once("://").map_or(url, |(_, rest)| rest);
+    // A password with an unescaped `@` in it is one of those that are refused.
+    let password = after.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    match password {
+        Some((_, password)) if !password.is_empty() => text.replace(password, "***"),
+        _ => text.to_owned(),
+    }
+}
+
+/// The names of the indexes of events.
+pub(crate) const fn index_names() -> [&'static str; 5] {
+    [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
+}
+
 fn event_indexes() -> Vec<IndexModel> {
     let tombstones = IndexOptions::builder()
         .name(TOMBSTONES.to_owned())
@@ -242,4 +266,19 @@ fn index(name: &str, keys: Document, unique: bool) -> IndexModel {
         (_, false) => options.build(),
     };
     IndexModel::builder().keys(keys).options(options).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let url = "mongodb://hub:s3cr@t/1@db1/prom?replicaSet=prom";
+        let shown = without_password(url, "no password s3cr@t/1 here: s3cr@t/1");
+        assert_eq!(shown, "no password *** here: ***");
+        for url in ["mongodb://db1/prom", "mongodb://hub@db1/prom", "mongodb://hub:@db1/"] {
+            assert_eq!(without_password(url, "db1 is away"), "db1 is away");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use promethean_event::{GroupName, Partition, Payload};
 use crate::cluster::Cluster;
 use crate::document::unsigned;
 use crate::fault::Fault;
-use crate::plan::KnownGroup;
+use crate::plan::{KnownCursor, KnownGroup};
 use crate::transaction::{Attempt, Step};
 
 pub(crate) async fn names(cluster: &Cluster) -> Result<Vec<GroupName>, Fault> {
@@ -45,7 +45,9 @@ pub(crate) async fn record(
     let settings = document.get_str("settings").map_err(|_| unreadable("groups", &document))?;
     let settings = Payload::from_stored(settings.to_owned().into());
     let live = known.lanes.into_iter().filter(|(lane, _)| table.by_id(lane.topic).is_some());
-    Ok(Some(GroupRecord { settings, lanes: live.collect() }))
+    // One that was claimed and never saved has no state.
+    let begun = live.filter_map(|(lane, cursor)| Some((lane, cursor.state?)));
+    Ok(Some(GroupRecord { settings, lanes: begun.collect() }))
 }
 
 /// What is known of a group, for planning: the newest there is, whoever may still take it back.
@@ -77,15 +79,19 @@ async fn load(
     let incarnation = found.get_str("incarnation").map_err(|_| unreadable("groups", &found))?;
     let state =
         |document: &Document| state(document).ok_or_else(|| unreadable("cursors", document));
-    let lanes: Result<BTreeMap<Lane, LaneState>, Fault> = cursors.iter().map(state).collect();
+    let lanes: Result<BTreeMap<Lane, KnownCursor>, Fault> = cursors.iter().map(state).collect();
     let known = KnownGroup { incarnation: incarnation.to_owned(), lanes: lanes? };
     Ok(Some((found, known)))
 }
 
-fn state(document: &Document) -> Option<(Lane, LaneState)> {
+fn state(document: &Document) -> Option<(Lane, KnownCursor)> {
     let lane = lane(document.get_i64("lane").ok()?);
-    let state = LaneState::decode(document.get_binary_generic("state").ok()?).ok()?;
-    Some((lane, state))
+    let state = match document.get_binary_generic("state") {
+        Ok(bytes) => Some(LaneState::decode(bytes).ok()?),
+        Err(_) => None,
+    };
+    let claim = document.get_i64("claim").ok().map(unsigned);
+    Some((lane, KnownCursor { state, claim }))
 }
 
 /// The lane with this number.

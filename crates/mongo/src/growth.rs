@@ -23,6 +23,7 @@ struct Recent {
     /// Growth up to this mark is not told lane by lane any more.
     forgotten: u64,
     topics_changed: u64,
+    hubs_changed: u64,
     closed: bool,
     /// Where lanes end, as far as it is known here: what is below can be read.
     ends: BTreeMap<Lane, u64>,
@@ -45,6 +46,15 @@ impl Growing {
         let mut recent = self.lock();
         recent.mark += 1;
         recent.topics_changed = recent.mark;
+        drop(recent);
+        self.changed.notify_waiters();
+    }
+
+    /// Hubs came, went or let go of something, or want something of each other.
+    pub(crate) fn note_hubs(&self) {
+        let mut recent = self.lock();
+        recent.mark += 1;
+        recent.hubs_changed = recent.mark;
         drop(recent);
         self.changed.notify_waiters();
     }
@@ -116,6 +126,7 @@ impl Recent {
             mark: self.mark.max(mark),
             lanes: (mark >= self.forgotten).then_some(lanes),
             topics_changed: self.topics_changed > mark,
+            hubs_changed: self.hubs_changed > mark,
             closed: self.closed,
         })
     }

@@ -24,6 +24,8 @@ mod transaction;
 
 mod groups;
 
+mod claims;
+
 mod entries;
 
 mod growth;
@@ -42,6 +44,8 @@ pub mod changefeed;
 
 pub mod import;
 
+mod examine;
+
 mod fault;
 
 mod clock;
@@ -49,6 +53,7 @@ mod clock;
 mod limits;
 
 pub use cluster::OpenError;
+pub use examine::{Finding, Verdict, examine};
 /// The driver, so that its types are the same here and there.
 pub use mongodb;
 pub use options::MongoOptions;

@@ -28,6 +28,8 @@ pub(crate) const IDS_AT_ONCE: usize = 1_000;
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 /// The longest one.
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(250);
+/// How far back the oplog should reach, so that a hub that was away finds its place again.
+pub(crate) const OPLOG_HOURS_MIN: u32 = 24;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.
 pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take

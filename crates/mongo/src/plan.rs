@@ -30,7 +30,16 @@ pub(crate) struct Head {
 pub(crate) struct KnownGroup {
     /// Which group of this name.
     pub(crate) incarnation: String,
-    pub(crate) lanes: BTreeMap<Lane, LaneState>,
+    pub(crate) lanes: BTreeMap<Lane, KnownCursor>,
+}
+
+/// What is known of the cursor of a lane.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownCursor {
+    /// `None` if the lane was claimed, and nothing was saved yet.
+    pub(crate) state: Option<LaneState>,
+    /// The epoch of the claim that a hub has to it.
+    pub(crate) claim: Option<u64>,
 }
 
 /// Something to write.
@@ -81,7 +90,9 @@ impl Answer {
         match self {
             Self::Appended(Err(error)) => by_append(error),
             Self::Saved(Err(SaveError::Append(error))) => by_append(error),
-            Self::Saved(Err(SaveError::UnknownGroup(_) | SaveError::OutOfOrder(_))) => true,
+            Self::Saved(Err(
+                SaveError::UnknownGroup(_) | SaveError::OutOfOrder(_) | SaveError::Fenced(_),
+            )) => true,
             _ => false,
         }
     }
@@ -98,6 +109,8 @@ pub(crate) struct LaneChange {
 pub(crate) struct CursorChange {
     /// The version it has; `None` if it has no document.
     pub(crate) before: Option<u64>,
+    /// The epoch of the claim by which it is changed.
+    pub(crate) claim: Option<u64>,
     pub(crate) after: LaneState,
 }
 
@@ -192,12 +205,20 @@ impl Plan {
         if known.is_none() && !begun && save.settings.is_none() {
             return Err(SaveError::UnknownGroup(save.group.clone()));
         }
+        let is_lost = |(lane, epoch): &&(Lane, u64)| {
+            let claim = known.and_then(|known| known.lanes.get(lane)).and_then(|c| c.claim);
+            view.table.by_id(lane.topic).is_some() && claim != Some(*epoch)
+        };
+        let lost: Vec<Lane> = save.claims.iter().filter(is_lost).map(|(lane, _)| *lane).collect();
+        if !lost.is_empty() {
+            return Err(SaveError::Fenced(lost));
+        }
         let mut changed: BTreeMap<Lane, LaneState> = BTreeMap::new();
         let live = |(lane, _): &&(Lane, _)| view.table.by_id(lane.topic).is_some();
         for (lane, delta) in save.lanes.iter().filter(live) {
             let planned = self.cursors.get(&(save.group.clone(), *lane));
             let state = changed.entry(*lane).or_insert_with(|| {
-                let kept = || known.and_then(|known| known.lanes.get(lane)).cloned();
+                let kept = || known.and_then(|known| known.lanes.get(lane)?.state.clone());
                 planned.map(|planned| planned.after.clone()).or_else(kept).unwrap_or_default()
             });
             state.apply(delta)?;
@@ -207,10 +228,14 @@ impl Plan {
         for (lane, after) in changed {
             let before = known.and_then(|known| known.lanes.get(&lane));
             let cursor = self.cursors.entry((save.group.clone(), lane));
-            let version = before.map(|state| state.version);
-            cursor
-                .or_insert_with(|| CursorChange { before: version, after: LaneState::default() })
-                .after = after;
+            let state = before.map(|cursor| cursor.state.as_ref());
+            let version = state.map(|state| state.map_or(0, |state| state.version));
+            let (claim, after_nothing) = (None, LaneState::default());
+            let change = CursorChange { before: version, claim, after: after_nothing };
+            let change = cursor.or_insert(change);
+            change.after = after;
+            let by = save.claims.iter().find(|(claimed, _)| *claimed == lane);
+            change.claim = change.claim.or(by.map(|(_, epoch)| *epoch));
         }
         // Also where only a lane is new: a group that was removed meanwhile must not get one.
         let incarnation = || known.map_or_else(new_incarnation, |known| known.incarnation.clone());

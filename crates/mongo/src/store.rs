@@ -3,9 +3,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
 use promethean::store::{
-    Append, AppendError, Appended, Clock, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery,
-    Lane, LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition,
-    TopicEntry, TopicId, TopicTable,
+    Append, AppendError, Appended, Attend, Claim, Claims, Clock, Entry, GroupRecord, GroupSave,
+    Growth, HubId, HubPresence, KeyPage, KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError,
+    SaveError, Store, Stored, TopicDefinition, TopicEntry, TopicId, TopicTable,
 };
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +18,7 @@ use crate::options::MongoOptions;
 use crate::table::Table;
 use crate::watch::Watch;
 use crate::writer::{Known, Reply, Request, Writer};
-use crate::{cleaning, entries, groups, lookup, reading, topics};
+use crate::{claims, cleaning, entries, groups, lookup, reading, topics};
 
 /// A store on a MongoDB replica set or sharded cluster, which any number of hubs may use at once.
 pub struct MongoStore {
@@ -238,6 +238,10 @@ impl Store for MongoStore {
         })
     }
 
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+
     fn failure(&self) -> Option<String> {
         None
     }
@@ -255,5 +259,37 @@ impl Store for MongoStore {
             self.growing.close();
             self.watching.abort();
         })
+    }
+}
+
+impl Claims for MongoStore {
+    fn attend(&self, attend: Attend) -> BoxFuture<'_, Result<Option<Vec<HubPresence>>, SaveError>> {
+        Box::pin(async move { Ok(claims::attend(&self.cluster, attend).await?) })
+    }
+
+    fn depart(&self, hub: HubId) -> BoxFuture<'_, Result<(), SaveError>> {
+        Box::pin(async move { Ok(claims::depart(&self.cluster, hub).await?) })
+    }
+
+    fn holders(&self, group: GroupName) -> BoxFuture<'_, Result<Vec<Claim>, ReadError>> {
+        Box::pin(async move { Ok(claims::holders(&self.cluster, &group).await?) })
+    }
+
+    fn claim(
+        &self,
+        hub: HubId,
+        group: GroupName,
+        mut lanes: Vec<Lane>,
+    ) -> BoxFuture<'_, Result<Vec<Claim>, SaveError>> {
+        lanes.retain(|lane| self.entry_of(*lane).is_ok());
+        Box::pin(claims::claim(&self.cluster, hub, group, lanes))
+    }
+
+    fn release(
+        &self,
+        group: GroupName,
+        claims: Vec<Claim>,
+    ) -> BoxFuture<'_, Result<(), SaveError>> {
+        Box::pin(async move { Ok(claims::release(&self.cluster, group, claims).await?) })
     }
 }

@@ -143,7 +143,9 @@ async fn abandoned(cluster: &Cluster) -> mongodb::error::Result<Vec<Bson>> {
             "transaction.timeInactiveMicros": { "$gt": idle_micros },
         } },
     ];
-    let mut cursor = cluster.client.database("admin").aggregate(pipeline).await?;
+    let admin = cluster.client.database("admin");
+    // What goes on now is no data, and not to be had by a majority.
+    let mut cursor = admin.aggregate(pipeline).read_concern(ReadConcern::local()).await?;
     let mut sessions = Vec::new();
     while cursor.advance().await? {
         let found: Document = cursor.deserialize_current()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
+use promethean::store::HEARD_SPACES;
 
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
@@ -40,12 +41,14 @@ impl Watch {
         let streams = self.cluster.database.watch().pipeline(pipeline());
         let opened = self.cluster.ask(streams).await;
         self.look().await?;
+        self.growing.note_hubs();
         let mut stream = opened?;
         while let Some(change) = stream.next().await {
             let change = change.map_err(|error| Fault::Refused(describe(&error)))?;
             let Some(namespace) = &change.ns else { continue };
             match namespace.coll.as_deref() {
                 Some("lanes") => self.note(&change),
+                Some("hubs" | "entries") => self.growing.note_hubs(),
                 _ => self.refresh().await?,
             }
         }
@@ -96,11 +99,16 @@ impl Watch {
 /// Only what says that something grew. That a topic got a lane does not.
 fn pipeline() -> [Document; 1] {
     let gets_lane = "updateDescription.updatedFields.lanes";
+    // A hub that only says that it is still there changes nothing.
+    let only_beats = doc! { "updateDescription.updatedFields.until": { "$exists": true },
+    "updateDescription.updatedFields.groups": { "$exists": false } };
     [doc! { "$match": {
         "operationType": { "$in": ["insert", "update", "replace", "delete"] },
         "$or": [
             { "ns.coll": "lanes" },
             { "ns.coll": "topics", gets_lane: { "$exists": false } },
+            { "ns.coll": "hubs", "$nor": [only_beats] },
+            { "ns.coll": "entries", "documentKey._id.space": { "$in": HEARD_SPACES.to_vec() } },
         ],
     } }]
 }

@@ -318,7 +318,7 @@ impl Writer {
         }
         for ((name, lane), change) in &plan.cursors {
             if let Some(Some(known)) = self.known.groups.get_mut(name) {
-                known.lanes.insert(*lane, change.after.clone());
+                known.lanes.entry(*lane).or_default().state = Some(change.after.clone());
             }
         }
         self.growing.note_ends(plan.lanes.iter().map(|(lane, change)| (*lane, change.after.next)));

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use promethean::store::Store;
@@ -85,6 +86,21 @@ impl StoreFactory for MongoFactory {
         })
     }
 
+    fn beside(&self, _store: &Arc<dyn Store>) -> BoxFuture<'_, Check<Arc<dyn Store>>> {
+        let name = self.place.lock().unwrap().databases.last().cloned().unwrap();
+        Box::pin(async move {
+            let clock = Arc::new(self.clock.clone());
+            let options = MongoOptions { clock, ..MongoOptions::default() };
+            let store: Arc<dyn Store> = Arc::new(MongoStore::open(&url_of(&name), options).await?);
+            Ok(store)
+        })
+    }
+
+    /// The time of hubs is the server's.
+    fn wait(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
     fn pass(&self, millis: u64) -> bool {
         self.clock.advance(millis);
         true
@@ -118,6 +134,7 @@ suite!(
     lookups,
     cleaning,
     groups,
+    claims,
     entries,
     growth,
     restart,

@@ -16,3 +16,7 @@ mod outbox;
 mod changefeed;
 
 mod plans;
+
+mod hubs;
+
+mod faults;

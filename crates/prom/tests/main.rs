@@ -13,6 +13,7 @@ mod demo;
 mod documents;
 mod drain;
 mod events;
+mod hubs;
 mod kills;
 mod lint;
 mod log;

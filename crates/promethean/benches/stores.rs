@@ -107,6 +107,7 @@ async fn saves(store: &Arc<dyn Store>, lane: Lane, groups: u64) {
                 settings: Some(Payload::of("shared").unwrap()),
                 lanes: Vec::new(),
                 dead_letters: Vec::new(),
+                claims: Vec::new(),
             };
             for version in 1..=SAVES / groups {
                 let changes = vec![Change::Floor(version * 100), Change::Horizon(version * 200)];

@@ -121,6 +121,7 @@ impl Bus {
             group.settled().await;
             group.close();
         }
+        self.inner.groups.depart().await;
         self.inner.store.close().await;
     }
 }

@@ -110,6 +110,14 @@ pub enum GroupError {
         /// How many.
         members: usize,
     },
+    /// Other hubs have members of the group.
+    #[error("group {group} has members at {hubs} other hubs; stop them first")]
+    InUseElsewhere {
+        /// The group.
+        group: GroupName,
+        /// How many hubs.
+        hubs: usize,
+    },
     /// A version that is not registered cannot be read.
     #[error("group {group} reads version {version} of {topic}, which is not registered")]
     UnknownVersion {

@@ -9,7 +9,7 @@ use promethean_event::{
 use tokio::sync::oneshot;
 
 use crate::bus::Bus;
-use crate::dispatch::{ActiveGroup, LaneName};
+use crate::dispatch::{ActiveGroup, LaneName, Order};
 use crate::error::GroupError;
 use crate::settings::GroupSettings;
 use crate::start::offset_in;
@@ -53,7 +53,8 @@ impl Bus {
     pub async fn cursors(&self, group: &GroupName) -> Result<Vec<Cursor>, GroupError> {
         let group = self.group(group).await?;
         let mut cursors: Vec<Cursor> = group
-            .statuses()
+            .statuses_everywhere()
+            .await?
             .into_iter()
             .map(|(name, status)| Cursor {
                 partition: name.partition(),
@@ -68,7 +69,7 @@ impl Bus {
     /// Moves a group in one partition. Members go on from there; what is out is void.
     pub async fn set_cursor(&self, group: &GroupName, cursor: &Cursor) -> Result<Move, GroupError> {
         let active = self.group(group).await?;
-        let statuses = active.statuses();
+        let statuses = active.statuses_everywhere().await?;
         let mine =
             |name: &LaneName| name.topic == cursor.topic && name.partition() == cursor.partition;
         let found = statuses.into_iter().find(|(name, _)| mine(name));
@@ -80,10 +81,8 @@ impl Bus {
         if cursor.next > bounds.next {
             return Err(GroupError::BeyondEnd { wanted: cursor.next, next: bounds.next });
         }
-        // The group may not have heard of the newest events yet.
-        active.appended(name.lane, bounds.next);
         let to = cursor.next.max(bounds.start);
-        answered(&active, active.seek(name.lane, to)).await?;
+        active.order(name.lane, Order::Seek { to: to.get() }).await?;
         Ok(Move {
             topic: name.topic,
             partition: cursor.partition,
@@ -101,7 +100,7 @@ impl Bus {
     ) -> Result<Vec<Move>, GroupError> {
         let active = self.group(group).await?;
         let mut moves = Vec::new();
-        for (name, status) in active.statuses() {
+        for (name, status) in active.statuses_everywhere().await? {
             if topics.matches(&name.topic) {
                 moves.push(Move {
                     from: Offset::new(status.floor),
@@ -138,7 +137,7 @@ impl Bus {
     pub async fn lag(&self, group: &GroupName) -> Result<GroupLag, GroupError> {
         let active = self.group(group).await?;
         let mut partitions = Vec::new();
-        for (name, status) in active.statuses() {
+        for (name, status) in active.statuses_everywhere().await? {
             let end = self.inner.store.bounds(name.lane).await?.next;
             let unfinished = end.get().saturating_sub(status.floor);
             let oldest = self.oldest_from(name.lane, Offset::new(status.floor)).await?;
@@ -173,13 +172,19 @@ impl Bus {
 
     /// Nothing is delivered to the group until it is resumed; leases go on.
     pub async fn pause_group(&self, group: &GroupName) -> Result<(), GroupError> {
-        self.group(group).await?.step(Input::Paused);
-        Ok(())
+        self.set_paused(group, true).await
     }
 
     /// Delivery goes on.
     pub async fn resume_group(&self, group: &GroupName) -> Result<(), GroupError> {
-        self.group(group).await?.step(Input::Resumed);
+        self.set_paused(group, false).await
+    }
+
+    /// Where several hubs use one store, all of them are told, and remember it.
+    async fn set_paused(&self, group: &GroupName, paused: bool) -> Result<(), GroupError> {
+        let active = self.group(group).await?;
+        active.tell_pause(paused).await?;
+        active.step(if paused { Input::Paused } else { Input::Resumed });
         Ok(())
     }
 
@@ -195,12 +200,12 @@ impl Bus {
         // A topic that was made a moment ago is there, whether the group has heard of it or not.
         active.follow_topics().await?;
         let mut ends = Vec::new();
-        for (name, _) in active.statuses() {
+        for (name, _) in active.statuses_everywhere().await? {
             let end = self.inner.store.bounds(name.lane).await?.next;
             active.appended(name.lane, end);
             ends.push((name.lane, end));
         }
-        Ok(active.passed(&ends).await?)
+        active.passed_everywhere(&ends).await
     }
 }
 

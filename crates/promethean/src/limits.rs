@@ -33,6 +33,24 @@ pub const METRIC_PAIRS_MAX: usize = 2_000;
 /// Messages that the queue of a member could hold; what may be in it is bounded by what is out to
 /// the member and by the group's lanes, which may become more after it has joined.
 pub const MEMBER_MESSAGES_MAX: usize = 1 << 20;
+/// How long a hub counts as there without saying so again, by default.
+pub const HUB_LEASE_MS: u64 = 5_000;
+/// How often a hub says so in that time, at least.
+pub const HUB_BEATS_PER_LEASE: u32 = 5;
+/// Longest time from one to the next.
+pub const HUB_BEAT_MS_MAX: u64 = 1_000;
+/// How often one who asks another hub looks for the answer.
+pub const REQUEST_LOOK_MS: u64 = 50;
+/// How long it waits before it sees who has the partition now, and asks again.
+pub const REQUEST_WAIT_MS: u64 = 3_000;
+/// How long it tries altogether.
+pub const REQUEST_WAIT_MS_MAX: u64 = 15_000;
+/// A request that is older was left behind by a hub that has ended.
+pub const REQUEST_AGE_MS_MAX: u64 = 300_000;
+/// Requests that a group remembers to have carried out.
+pub const REQUESTS_REMEMBERED_MAX: usize = 256;
+/// How often one who waits for a group looks how it stands at other hubs.
+pub const ELSEWHERE_LOOK_MS: u64 = 100;
 /// How long closing waits for consumers to finish what they have.
 pub const CLOSE_DRAIN_MS: u64 = 10_000;
 

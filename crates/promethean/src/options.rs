@@ -6,6 +6,7 @@ use promethean_event::PartitionCount;
 
 use crate::dispatch::Redact;
 use crate::faults::Faults;
+use crate::limits::HUB_LEASE_MS;
 use crate::metrics::Metering;
 
 /// How a bus works. The defaults are right for most.
@@ -19,6 +20,9 @@ pub struct BusOptions {
     pub clean_every: Duration,
     /// Whether times are taken and publishing is counted. Default: they are.
     pub metering: Metering,
+    /// Where several hubs use one store: how long this one counts as there without saying so. Others
+    /// take over what it delivers within a second after that. Default: 5 s.
+    pub hub_lease: Duration,
     redact: Redact,
     faults: Option<Arc<dyn Faults>>,
 }
@@ -39,6 +43,7 @@ impl Default for BusOptions {
             unknown_topics: UnknownTopics::Make(PartitionCount::ONE),
             clean_every: Duration::from_secs(300),
             metering: Metering::On,
+            hub_lease: Duration::from_millis(HUB_LEASE_MS),
             redact: Arc::new(|text| text),
             faults: None,
         }
@@ -74,6 +79,13 @@ impl BusOptions {
         self
     }
 
+    /// How long this hub counts as there without saying so, where several use one store.
+    #[must_use]
+    pub const fn hub_lease(mut self, lease: Duration) -> Self {
+        self.hub_lease = lease;
+        self
+    }
+
     /// Lets things go wrong, for tests.
     #[must_use]
     pub fn faults(mut self, faults: Arc<dyn Faults>) -> Self {
@@ -96,6 +108,7 @@ impl fmt::Debug for BusOptions {
             .field("unknown_topics", &self.unknown_topics)
             .field("clean_every", &self.clean_every)
             .field("metering", &self.metering)
+            .field("hub_lease", &self.hub_lease)
             .finish_non_exhaustive()
     }
 }

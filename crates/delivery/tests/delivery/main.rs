@@ -13,6 +13,7 @@ mod attempts;
 
 mod dead_letters;
 
+mod handing_over;
 mod nonsense;
 
 mod order;

@@ -144,7 +144,8 @@ impl<'a> Side<'a> {
                 let settings = if begin { Some(Payload::of(&version)?) } else { None };
                 let lanes = vec![(self.lane(topic)?, LaneDelta { version, changes })];
                 let dead_letters = letter.into_iter().collect();
-                said(store.save(GroupSave { group, settings, lanes, dead_letters }).await)
+                let claims = Vec::new();
+                said(store.save(GroupSave { group, settings, lanes, dead_letters, claims }).await)
             }
             Call::RemoveGroup(group) => said(store.remove_group(group).await),
             Call::Put(puts) => said(store.put(puts).await),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use promethean::embedded::{EmbeddedOptions, EmbeddedStore};
@@ -23,6 +24,17 @@ pub trait StoreFactory: fmt::Debug + Send + Sync {
         store: Arc<dyn Store>,
         ending: Ending,
     ) -> BoxFuture<'_, Check<Option<Arc<dyn Store>>>>;
+
+    /// Another way to the same store, as a further hub has it. Only for stores that several can use.
+    fn beside(&self, store: &Arc<dyn Store>) -> BoxFuture<'_, Check<Arc<dyn Store>>> {
+        Box::pin(std::future::ready(Ok(Arc::clone(store))))
+    }
+
+    /// Waits until a time has passed for hubs, which is that of the store.
+    fn wait(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.pass(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Box::pin(std::future::ready(()))
+    }
 
     /// Lets time pass for the stores; false if it cannot.
     fn pass(&self, millis: u64) -> bool;
@@ -52,7 +64,7 @@ impl Default for MemoryFactory {
 
 impl StoreFactory for MemoryFactory {
     fn open(&self) -> BoxFuture<'_, Check<Arc<dyn Store>>> {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(self.0.clone())));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::shared(Arc::new(self.0.clone())));
         Box::pin(std::future::ready(Ok(store)))
     }
 

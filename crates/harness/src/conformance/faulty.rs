@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use promethean::store::{
-    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
-    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
-    TopicTable,
+    Append, AppendError, Appended, Claims, Entry, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable,
 };
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 
@@ -41,6 +41,8 @@ pub enum Fault {
     IgnoresVersions,
     /// What is held is cleaned away.
     IgnoresHolds,
+    /// Saves of hubs that have lost their claims are taken.
+    IgnoresClaims,
 }
 
 impl Fault {
@@ -58,6 +60,7 @@ impl Fault {
         (Self::KeepsRemovedGroups, "groups"),
         (Self::IgnoresVersions, "entries"),
         (Self::IgnoresHolds, "cleaning"),
+        (Self::IgnoresClaims, "claims"),
     ];
 }
 
@@ -242,6 +245,7 @@ impl Store for FaultyStore {
         match self.fault {
             Fault::DropsDeadLetters => save.dead_letters.clear(),
             Fault::ForgetsSaves => save.lanes.clear(),
+            Fault::IgnoresClaims => save.claims.clear(),
             Fault::DeadLettersApart => {
                 let inner = Arc::clone(&self.inner);
                 return Box::pin(async move {
@@ -279,6 +283,10 @@ impl Store for FaultyStore {
             holds.clear();
         }
         self.inner.clean(holds)
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.inner.claims()
     }
 
     fn failure(&self) -> Option<String> {

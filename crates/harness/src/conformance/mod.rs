@@ -28,6 +28,8 @@ mod cleaning;
 
 mod groups;
 
+mod claims;
+
 mod entries;
 
 mod growth;
@@ -52,6 +54,7 @@ pub const SUITE: &[(&str, &[NamedCheck])] = &[
     ("lookups", lookups::CHECKS),
     ("cleaning", cleaning::CHECKS),
     ("groups", groups::CHECKS),
+    ("claims", claims::CHECKS),
     ("entries", entries::CHECKS),
     ("growth", growth::CHECKS),
     ("restart", restart::CHECKS),

@@ -121,6 +121,7 @@ pub(super) fn advance(group: &GroupName, lane: Lane, version: u64, floor: u64) -
         settings: None,
         lanes: vec![(lane, delta)],
         dead_letters: Vec::new(),
+        claims: Vec::new(),
     }
 }
 
@@ -131,6 +132,7 @@ pub(super) fn beginning(group: &GroupName) -> Check<GroupSave> {
         settings: Some(Payload::of(&serde_json::json!({"mode": "shared"}))?),
         lanes: Vec::new(),
         dead_letters: Vec::new(),
+        claims: Vec::new(),
     })
 }
 

@@ -9,6 +9,7 @@ use promethean_gateway::{Access, Bounds, PORT, Settings};
 
 use super::Status;
 use super::server::{self, Hosting, OnStorageError, Reload, Time};
+use crate::failure::Failure;
 use crate::manifest::{Manifest, StoreKind};
 use crate::output::Output;
 
@@ -55,6 +56,11 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         }
         server::complete(&mut settings, manifest);
         let store = &manifest.document.store;
+        if store.kind == Some(StoreKind::Mongodb) {
+            let what = "prom dev keeps everything on this machine, and the manifest says MongoDB";
+            let hint = "use: prom serve";
+            return Err(Failure::new(Status::Misconfigured, what).hint(hint).into());
+        }
         let kept = store.path.as_ref().filter(|_| store.kind != Some(StoreKind::Memory));
         data = data.or_else(|| kept.map(|path| manifest.resolve(path)));
     }
@@ -88,6 +94,7 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
     let hosting = Hosting {
         settings,
         data,
+        mongodb: None,
         reload,
         demo: dev.demo,
         options: server::options(manifest.as_ref(), false),

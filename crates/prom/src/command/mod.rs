@@ -12,6 +12,8 @@ mod project;
 
 mod schema;
 
+mod place;
+
 mod server;
 
 mod serve;
@@ -49,6 +51,8 @@ mod changefeed;
 mod apply;
 
 mod token;
+
+mod doctor;
 
 mod context;
 
@@ -103,6 +107,7 @@ pub(crate) enum Command {
     Auth(token::AuthCommand),
     #[command(subcommand, name = "ctx")]
     Context(context::ContextCommand),
+    Doctor(doctor::Doctor),
     /// Look at the log of a data directory, without a server.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -238,6 +243,7 @@ pub(crate) fn run(command: Command, output: &Output) -> anyhow::Result<Status> {
         Command::Context(command) => context::run(command, output),
         Command::Completions(wish) => manual::completions(&wish),
         Command::Man(wish) => manual::man(&wish, output),
+        Command::Doctor(doctor) => doctor::run(&doctor, output),
         Command::Log(command) => log::run(&command, output),
         Command::Schema(command) => schema::run(&command, output),
         Command::Evolve(command) => evolve::run(*command, output),

@@ -13,6 +13,7 @@ use promethean_gateway::access::{
 use promethean_gateway::{Access, Rates, Settings, TlsFiles, Waived};
 
 use super::Status;
+use super::place::{self, StoreFlags};
 use super::server::{self, Hosting, OnStorageError, Reload, Time};
 use crate::manifest::{AuthMode, Document, Manifest, StoreKind};
 use crate::output::Output;
@@ -25,6 +26,8 @@ pub(crate) struct Serve {
     /// Where everything is kept [default: data].
     #[arg(long, value_name = "DIR", env = "PROM_DATA_DIR")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreFlags,
     /// Address and port to listen on; may be given several times [default: port 7766 of this
     /// machine only].
     #[arg(long, value_name = "ADDRESS")]
@@ -82,6 +85,10 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
     if let Some(manifest) = &manifest {
         serve.complete(manifest);
     }
+    let mongodb = place::mongodb(&serve.store, manifest.as_ref())?;
+    if mongodb.is_some() {
+        place::suits(manifest.as_ref())?;
+    }
     let data = serve.data.clone().unwrap_or_else(|| PathBuf::from("data"));
     super::private_directory(&data)?;
     let tokens = serve.tokens.clone().unwrap_or_else(|| data.join("tokens.json"));
@@ -98,7 +105,8 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
     let hosting = Hosting {
         settings,
         // What is kept in memory leaves nothing behind but who may come in.
-        data: Some(data).filter(|_| !in_memory),
+        data: Some(data).filter(|_| !in_memory || mongodb.is_some()),
+        mongodb,
         reload: Reload { jwks: serve.jwks.clone(), tokens: Some(tokens) },
         demo: false,
         options: super::server::options(manifest.as_ref(), declared),

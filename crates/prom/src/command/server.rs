@@ -35,6 +35,8 @@ pub(super) struct Hosting {
     pub(super) settings: Settings,
     /// Where everything is kept; nowhere if it is not said.
     pub(super) data: Option<PathBuf>,
+    /// The MongoDB that hubs share, if that is where.
+    pub(super) mongodb: Option<String>,
     pub(super) reload: Reload,
     pub(super) demo: bool,
     pub(super) options: BusOptions,
@@ -118,7 +120,10 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
 pub(super) fn options(manifest: Option<&Manifest>, refuse: bool) -> BusOptions {
     let said = manifest.and_then(|manifest| manifest.document.server.unknown_topics);
     let refuse = said.map_or(refuse, |said| said == crate::manifest::UnknownTopics::Refuse);
-    let options = BusOptions::default();
+    let mut options = BusOptions::default();
+    if let Some(lease) = manifest.and_then(|manifest| manifest.document.store.hub_lease) {
+        options = options.hub_lease(Duration::from_millis(lease.0));
+    }
     if refuse { options.unknown_topics(UnknownTopics::Refuse) } else { options }
 }
 
@@ -136,20 +141,23 @@ pub(super) fn read_tokens(file: &Path) -> anyhow::Result<TokenTable> {
 pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status> {
     raise_file_limit();
     let store = match &hosting.data {
-        Some(data) => {
+        Some(data) if hosting.mongodb.is_none() => {
             super::private_directory(data)?;
             Some(open(data)?)
         }
-        None => None,
+        _ => None,
     };
     let time = hosting.time;
     let work = async move {
-        let bus = match (store, time) {
-            (Some(store), _) => Bus::with_store(store, hosting.options.clone()),
-            (None, Time::Real) => {
+        let bus = match (store, &hosting.mongodb, time) {
+            (_, Some(url), _) => {
+                Bus::with_store(super::place::open(url).await?, hosting.options.clone())
+            }
+            (Some(store), None, _) => Bus::with_store(store, hosting.options.clone()),
+            (None, None, Time::Real) => {
                 Bus::with_store(Arc::new(MemoryStore::new()), hosting.options.clone())
             }
-            (None, Time::Told) => Bus::with_store(
+            (None, None, Time::Told) => Bus::with_store(
                 Arc::new(MemoryStore::with_runtime_clock()),
                 hosting.options.clone(),
             ),
@@ -178,7 +186,10 @@ async fn workshop(hosting: &Hosting, bus: &Bus) -> anyhow::Result<Workshop> {
     if hosting.demo {
         workshop.start_demo().await?;
     }
-    workshop.resume_jobs().await?;
+    // Where there are several hubs, another one may be at them: they are resumed by name.
+    if bus.store().claims().is_none() {
+        workshop.resume_jobs().await?;
+    }
     Ok(workshop)
 }
 

@@ -7,7 +7,7 @@ use promethean_event::{GroupName, PartitionCount, Pattern, Topic};
 use serde::Serialize;
 
 use super::Manifest;
-use super::document::{AuthMode, Document};
+use super::document::{AuthMode, Document, StoreKind};
 
 /// Something about a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,6 +35,7 @@ impl Manifest {
             Some(other) => findings.error("version", format!("{other} is not known; write 1")),
         }
         findings.server(self);
+        findings.store(document);
         findings.topics(document);
         findings.groups(document);
         findings.views(document);
@@ -168,6 +169,29 @@ impl Findings {
         }
     }
 
+    fn store(&mut self, document: &Document) {
+        let store = &document.store;
+        let is_mongodb = store.kind == Some(StoreKind::Mongodb);
+        match (&store.url, &store.url_file) {
+            (None, None) if is_mongodb => {
+                let problem = "give url, or url_file if there is a password in it";
+                self.error("store", format!("where MongoDB is was not said; {problem}"));
+            }
+            (Some(_), Some(_)) => self.error("store", "give url or url_file, not both"),
+            (Some(_), _) | (_, Some(_)) if !is_mongodb => {
+                self.error("store.kind", "url is for MongoDB; write kind = \"mongodb\"");
+            }
+            (Some(url), _) if has_password(url) => {
+                let problem = "a password does not belong into a manifest";
+                self.error("store.url", format!("{problem}; use url_file or PROM_STORE_FILE"));
+            }
+            _ => {}
+        }
+        if let Some(problem) = document.unsuited_to_mongodb().filter(|_| is_mongodb) {
+            self.error("store.kind", problem);
+        }
+    }
+
     fn views(&mut self, document: &Document) {
         for (name, table) in &document.views {
             let at = format!("views.{name}");
@@ -185,6 +209,13 @@ impl Findings {
             self.error("views", "more than one view is the default");
         }
     }
+}
+
+/// Whether a connection string has a password in it.
+fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let hosts = rest.split(['/', '?']).next().unwrap_or(rest);
+    hosts.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
 #[cfg(test)]

@@ -44,6 +44,21 @@ pub(crate) struct Document {
     lint: Option<toml::Value>,
 }
 
+impl Document {
+    /// What cannot be had on MongoDB yet, if it is asked for.
+    pub(crate) fn unsuited_to_mongodb(&self) -> Option<String> {
+        if let Some(view) = self.views.keys().next() {
+            let why = "views are kept by one server on its own disk, and not on MongoDB yet";
+            return Some(format!("views.{view}: {why}; leave it out, or use the store `log`"));
+        }
+        let snapshot = self.topic.iter().find(|(_, table)| table.snapshot == Some(true));
+        snapshot.map(|(topic, _)| {
+            let why = "snapshots are made by one server, and not on MongoDB yet";
+            format!("topic.{topic:?}.snapshot: {why}; leave it out, or use the store `log`")
+        })
+    }
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerTable {
@@ -84,11 +99,18 @@ pub(crate) enum UnknownTopics {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StoreTable {
-    /// `memory` forgets everything on exit, `log` keeps it on this machine. Default: `log` for
-    /// `prom serve`, `memory` for `prom dev`.
+    /// `memory` forgets everything on exit, `log` keeps it on this machine, `mongodb` in a replica
+    /// set that hubs share. Default: `log` for `prom serve`, `memory` for `prom dev`.
     pub(crate) kind: Option<StoreKind>,
-    /// Directory of the log. Default: `data`.
+    /// Directory of the log, and of what a hub has for itself. Default: `data`.
     pub(crate) path: Option<PathBuf>,
+    /// Connection string of the replica set, without a password.
+    pub(crate) url: Option<String>,
+    /// File with the connection string, for its owner's eyes only.
+    pub(crate) url_file: Option<PathBuf>,
+    /// How long a hub counts as there without a word; others take over what it delivers within a
+    /// second after that. Default: 5s.
+    pub(crate) hub_lease: Option<Millis>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -96,6 +118,7 @@ pub(crate) struct StoreTable {
 pub(crate) enum StoreKind {
     Memory,
     Log,
+    Mongodb,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -2,15 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use promethean_delivery::DeadLetterRef;
 use promethean_delivery::limits::RELEASES_MAX;
-use promethean_delivery::{DeadLetterRef, Input};
 use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, EventId, NewEvent, ReplayTo};
 
 use super::letter::{DeadLetterEntry, REPLAY_FOR};
 use super::listing::DeadLetterError;
 use crate::bus::Bus;
+use crate::dispatch::Order;
 use crate::error::GroupError;
-use crate::groups::answered;
 use crate::store::Lane;
 use crate::store::key_hash;
 
@@ -187,8 +187,7 @@ impl Bus {
             return Err(DeadLetterError::Unknown(entry.id));
         };
         let event = reference(letter, round);
-        let asked = group.ask(|request| Input::Release { request, lane: lane.id(), event });
-        answered(&group, asked).await?;
+        group.order(lane, Order::Release(event.into())).await?;
         Ok(())
     }
 
@@ -199,8 +198,7 @@ impl Bus {
             return;
         };
         let event = reference(letter, round);
-        let asked = group.ask(|request| Input::Discard { request, lane: lane.id(), event });
-        if let Err(error) = answered(&group, asked).await {
+        if let Err(error) = group.order(lane, Order::Discard(event.into())).await {
             tracing::debug!(group = %letter.group, %error, "nothing was parked behind it");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use promethean_delivery::{
     Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
 };
-use promethean_event::{GroupName, Offset};
+use promethean_event::{GroupName, Key, Offset};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use super::lanes::LaneView;
 use super::mail::Mail;
 use super::perform::Redelivery;
 use super::registry::Site;
+use super::sharing::Sharing;
 use crate::decode::Reads;
 use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
@@ -44,6 +45,8 @@ pub(crate) struct ActiveGroup {
     pub(super) hurry: Notify,
     /// Rung when everything is durable, for those who wait for the group to get somewhere.
     pub(super) stepped: Notify,
+    /// Held while lanes are taken and given back.
+    pub(super) sharing: tokio::sync::Mutex<()>,
 }
 
 /// What the lock of a group guards.
@@ -53,7 +56,7 @@ pub(super) struct Inner {
     pub(super) filter: Option<Filter>,
     pub(super) lanes: HashMap<LaneId, LaneView>,
     pub(super) members: HashMap<MemberId, MemberQueue>,
-    pub(super) replies: HashMap<RequestId, oneshot::Sender<Reply>>,
+    pub(super) replies: HashMap<RequestId, Waiting>,
     /// The last number given to a member or a question.
     pub(super) numbers: u64,
     pub(super) timer: Option<AbortHandle>,
@@ -64,9 +67,32 @@ pub(super) struct Inner {
     closed: bool,
     /// Saves that are not durable yet.
     pub(super) saving: u32,
+    /// Where there are several hubs: the lanes that are held, with the epochs of their claims.
+    pub(super) claims: HashMap<LaneId, u64>,
+    /// What the last sharing out of lanes went by, if nothing was left to do.
+    pub(super) shared: Option<Sharing>,
+    /// Paused, as all hubs are told.
+    pub(super) paused: bool,
+    /// Saves that are under way, and the lanes they are about.
+    pub(super) under_way: Vec<(u64, Vec<LaneId>)>,
+    /// Requests of other hubs that were carried out last.
+    pub(super) served: VecDeque<Key>,
     /// What to do once the lock is let go.
     pub(super) chores: VecDeque<Chore>,
     outputs: Vec<Output>,
+}
+
+/// Somebody who waits for an answer.
+pub(super) struct Waiting {
+    pub(super) sender: oneshot::Sender<Reply>,
+    /// The events that it is about, where there are several hubs.
+    pub(super) about: Vec<(LaneId, u64)>,
+}
+
+impl Waiting {
+    pub(super) fn is_about(&self, lane: LaneId) -> bool {
+        self.about.iter().any(|(about, _)| *about == lane)
+    }
 }
 
 /// Work that takes reading.
@@ -98,6 +124,11 @@ impl ActiveGroup {
             saved_at: site.clock.instant(),
             closed: false,
             saving: 0,
+            claims: HashMap::new(),
+            shared: None,
+            paused: false,
+            under_way: Vec::new(),
+            served: VecDeque::new(),
             chores: VecDeque::new(),
             outputs: Vec::new(),
         };
@@ -111,6 +142,7 @@ impl ActiveGroup {
             mail: Mutex::default(),
             hurry: Notify::new(),
             stepped: Notify::new(),
+            sharing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -162,11 +194,23 @@ impl ActiveGroup {
             let mut inner = self.lock();
             let request = inner.next_request();
             inner.expect_reply(request, sender, &self.hurry);
-            question(request, &mut |input| self.step_locked(&mut inner, input));
+            question(request, &mut |input| {
+                self.note_about(&mut inner, request, &input);
+                self.step_locked(&mut inner, input);
+            });
             std::mem::take(&mut inner.chores)
         };
         self.work(chores);
         receiver
+    }
+
+    /// Remembers what an answer rests on: where there are several hubs, lanes may be lost before.
+    fn note_about(&self, inner: &mut Inner, request: RequestId, input: &Input<'_>) {
+        if self.site.hub.is_some()
+            && let Some(waiting) = inner.replies.get_mut(&request)
+        {
+            waiting.about = input.about();
+        }
     }
 
     /// The bus is closed: nothing is delivered or confirmed any more, and members are told.
@@ -266,6 +310,7 @@ impl ActiveGroup {
             inner.expect_reply(request, sender, &self.hurry);
             Self::forget_stash(&mut inner, lane.id());
             let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
+            self.note_about(&mut inner, request, &seek);
             self.step_locked(&mut inner, seek);
             std::mem::take(&mut inner.chores)
         };
@@ -306,7 +351,7 @@ impl ActiveGroup {
 impl Inner {
     fn expect_reply(&mut self, request: RequestId, sender: oneshot::Sender<Reply>, hurry: &Notify) {
         if self.failure.is_none() {
-            self.replies.insert(request, sender);
+            self.replies.insert(request, Waiting { sender, about: Vec::new() });
             if self.saving > 0 {
                 hurry.notify_waiters();
             }

@@ -10,11 +10,12 @@ use crate::store::{Lane, PageLimit, Read, Stored, TopicDefinition};
 
 impl ActiveGroup {
     /// The events that stand for what a group gave up. What fails in a topic of dead letters stays
-    /// there and gets no copy: there is no `dlq.dlq.`.
+    /// there and gets no copy: there is no `dlq.dlq.`. Each with the lane that it comes from.
     pub(super) async fn write_dead_letters(
         self: &Arc<Self>,
         letters: &[DeadLetter],
-    ) -> Vec<NewEvent> {
+    ) -> (Vec<Lane>, Vec<NewEvent>) {
+        let mut lanes = Vec::with_capacity(letters.len());
         let mut events = Vec::with_capacity(letters.len());
         for letter in letters {
             let lane = Lane::of(letter.lane);
@@ -41,10 +42,11 @@ impl ActiveGroup {
             let now = self.site.clock.now();
             let made =
                 dead_letter::DeadEvent { record: &record, reason: letter.reason, topic, now };
+            lanes.push(lane);
             events.push(made.with(original.as_ref()));
         }
         self.define_dead_letter_topics(&events).await;
-        events
+        (lanes, events)
     }
 
     fn topic_of(&self, lane: Lane) -> Option<Topic> {

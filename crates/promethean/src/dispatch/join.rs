@@ -127,6 +127,7 @@ impl ActiveGroup {
             (member, std::mem::take(&mut inner.chores))
         };
         self.work(chores);
+        self.tell_hubs();
         Ok((member, receiver))
     }
 
@@ -141,5 +142,13 @@ impl ActiveGroup {
             std::mem::take(&mut inner.chores)
         };
         self.work(chores);
+        self.tell_hubs();
+    }
+
+    /// The first member came, or the last one went: lanes change hands.
+    fn tell_hubs(&self) {
+        if let Some(hub) = self.site.hub.as_ref().filter(|_| self.member_count() <= 1) {
+            hub.ring();
+        }
     }
 }

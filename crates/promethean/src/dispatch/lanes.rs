@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use promethean_delivery::{Input, LaneDelta, LaneId, LaneStart, LaneState, Span, StartFrom};
+use promethean_delivery::{
+    Input, LaneDelta, LaneId, LaneStart, LaneState, MemberId, Span, StartFrom,
+};
 use promethean_event::{Offset, Partition, Topic};
 
 use super::active::ActiveGroup;
@@ -28,6 +30,8 @@ pub(super) struct LaneView {
     pub(super) stash: Stash,
     /// The read that is under way.
     pub(super) fetch: Option<u64>,
+    /// The member that was told last that the lane is its own.
+    pub(super) owner: Option<MemberId>,
     /// Whether it is counted by name.
     pub(super) series: Series,
 }
@@ -47,33 +51,44 @@ impl ActiveGroup {
         mut state_of: impl FnMut(Lane) -> Option<LaneState>,
     ) -> Result<(), ReadError> {
         for lane in entry.lanes() {
-            if self.lock().lanes.contains_key(&lane.id()) {
-                continue;
+            if !self.has(lane) {
+                self.add_lane(entry, lane, state_of(lane), None).await?;
             }
-            // First the router, then the end of the lane: what comes between is told twice, not
-            // never.
-            self.site.router.add(lane, self);
-            let bounds = self.site.store.bounds(lane).await?;
-            let from = match state_of(lane) {
-                Some(state) => StartFrom::State(Box::new(state)),
-                None => StartFrom::Offset(bounds.start.get()),
-            };
-            let name = LaneName { lane, topic: entry.definition.topic.clone() };
-            let series = self.site.meters.admit(&self.name, lane.topic, &name.topic);
-            let start = LaneStart { lane: lane.id(), tail: bounds.next.get(), from };
-            let chores = {
-                let mut inner = self.lock();
-                if inner.lanes.contains_key(&lane.id()) {
-                    // Somebody else noticed the topic at the same time.
-                    continue;
-                }
-                let view = LaneView { name, stash: Stash::default(), fetch: None, series };
-                inner.lanes.insert(lane.id(), view);
-                self.step_locked(&mut inner, Input::LaneAdded(start));
-                std::mem::take(&mut inner.chores)
-            };
-            self.work(chores);
         }
+        Ok(())
+    }
+
+    /// Takes up a lane, by a claim where there are several hubs.
+    pub(super) async fn add_lane(
+        self: &Arc<Self>,
+        entry: &TopicEntry,
+        lane: Lane,
+        state: Option<LaneState>,
+        epoch: Option<u64>,
+    ) -> Result<(), ReadError> {
+        // First the router, then the end of the lane: what comes between is told twice, not never.
+        self.site.router.add(lane, self);
+        let bounds = self.site.store.bounds(lane).await?;
+        let from = match state {
+            Some(state) => StartFrom::State(Box::new(state)),
+            None => StartFrom::Offset(bounds.start.get()),
+        };
+        let name = LaneName { lane, topic: entry.definition.topic.clone() };
+        let series = self.site.meters.admit(&self.name, lane.topic, &name.topic);
+        let start = LaneStart { lane: lane.id(), tail: bounds.next.get(), from };
+        let chores = {
+            let mut inner = self.lock();
+            if inner.lanes.contains_key(&lane.id()) {
+                // Somebody else noticed the topic at the same time.
+                return Ok(());
+            }
+            let (stash, fetch, owner) = (Stash::default(), None, None);
+            inner.lanes.insert(lane.id(), LaneView { name, stash, fetch, owner, series });
+            inner.claims.extend(epoch.map(|epoch| (lane.id(), epoch)));
+            self.step_locked(&mut inner, Input::LaneAdded(start));
+            std::mem::take(&mut inner.chores)
+        };
+        self.work(chores);
         Ok(())
     }
 
@@ -86,16 +101,14 @@ impl ActiveGroup {
             inner.lanes.keys().filter(is_gone).copied().collect()
         };
         for lane in gone {
-            let chores = {
-                let mut inner = self.lock();
-                match inner.lanes.remove(&lane) {
-                    Some(view) => self.carry_counters(&inner, lane, &view),
-                    None => continue,
-                }
-                self.step_locked(&mut inner, Input::LaneRemoved { lane });
-                std::mem::take(&mut inner.chores)
-            };
-            self.work(chores);
+            self.remove_lane(lane, Input::LaneRemoved { lane });
+        }
+        if let Some(hub) = &self.site.hub {
+            // Which of the new ones are this hub's is settled with the others.
+            if self.has_other_lanes() {
+                hub.ring();
+            }
+            return Ok(());
         }
         let settings = self.settings();
         for entry in topics.users().filter(|entry| settings.reads(&entry.definition.topic)) {

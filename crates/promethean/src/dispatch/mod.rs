@@ -11,13 +11,19 @@ mod active;
 
 mod dead_letters;
 
+mod elsewhere;
+
 mod fetch;
+
+mod hub;
 
 mod join;
 
 mod lanes;
 
 mod mail;
+
+mod orders;
 
 mod perform;
 
@@ -26,6 +32,8 @@ mod registry;
 mod router;
 
 mod save;
+
+mod sharing;
 
 mod standing;
 
@@ -36,5 +44,6 @@ pub use active::GroupFailure;
 pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
 pub(crate) use lanes::LaneName;
 pub(crate) use mail::Sender;
+pub(crate) use orders::Order;
 pub(crate) use registry::{GroupWish, Groups, Redact};
 pub(crate) use standing::LaneStanding;

@@ -71,7 +71,7 @@ impl ActiveGroup {
             Output::Save(save) => self.begin_save(inner, save),
             Output::Reply(reply) => match inner.replies.remove(&reply.request) {
                 // Whoever asked may have gone since.
-                Some(sender) => drop(sender.send(reply)),
+                Some(waiting) => drop(waiting.sender.send(reply)),
                 None if !reply.refused.is_empty() => {
                     let refused = reply.refused.len();
                     tracing::debug!(group = %self.name, refused, "late acks changed nothing");
@@ -79,6 +79,9 @@ impl ActiveGroup {
                 None => {}
             },
             Output::Assign(of) => {
+                if let Some(view) = inner.lanes.get_mut(&of.lane) {
+                    view.owner = Some(of.member);
+                }
                 inner.tell(of.member, MemberMessage::Assigned(Lane::of(of.lane)));
             }
             Output::Revoke { of, .. } => {

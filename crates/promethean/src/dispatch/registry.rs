@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::active::ActiveGroup;
 use super::fetch::SharedPages;
+use super::hub::{self, Hub};
 use super::lanes::first_delta;
 use super::router::{self, Router};
 use crate::clock::{Clock, Stopwatch};
@@ -34,6 +35,8 @@ pub(crate) struct Site {
     pub(super) redact: Redact,
     /// The schemas of the topics.
     pub(crate) schemas: Arc<Registry>,
+    /// This hub, where several use the store.
+    pub(crate) hub: Option<Hub>,
     /// What is to go wrong on purpose.
     pub(crate) faults: Option<Arc<dyn Faults>>,
 }
@@ -61,16 +64,15 @@ pub(crate) struct Groups {
     by_name: Mutex<HashMap<GroupName, Slot>>,
     /// The same without waiting for one that is being taken up or let go, for those who watch.
     live: Mutex<HashMap<GroupName, Weak<ActiveGroup>>>,
-    /// What wakes groups when the store grows. It holds the store while it waits.
-    router: OnceLock<AbortHandle>,
+    /// What wakes groups when the store grows, and what deals with other hubs. They hold the store
+    /// while they wait.
+    tasks: OnceLock<Vec<AbortHandle>>,
 }
 
 /// The bus is gone: who waits for deliveries is told, and the store is let go.
 impl Drop for Groups {
     fn drop(&mut self) {
-        if let Some(router) = self.router.get() {
-            router.abort();
-        }
+        self.end_tasks();
         let slots = self.by_name.get_mut().unwrap_or_else(PoisonError::into_inner);
         for slot in slots.values() {
             // One that is being made at this moment has no members yet.
@@ -112,17 +114,27 @@ impl Groups {
             router: Router::default(),
             pages: SharedPages::default(),
             meters: Meters::new(options.metering),
+            hub: store.claims().map(|_| Hub::new(options.hub_lease)),
             redact: options.redactor(),
             faults: options.wanted_faults(),
         };
         let (by_name, live) = (Mutex::default(), Mutex::default());
-        let groups =
-            Arc::new(Self { site: Arc::new(site), by_name, live, router: OnceLock::new() });
+        let groups = Arc::new(Self { site: Arc::new(site), by_name, live, tasks: OnceLock::new() });
         // Only now: a store that holds events has grown already, and a router that found no groups
         // to tell would take it that the bus is gone.
         let run = router::run(store, Arc::downgrade(&groups));
-        groups.router.get_or_init(|| runtime.spawn(run).abort_handle());
+        let mut tasks = vec![runtime.spawn(run).abort_handle()];
+        if groups.site.hub.is_some() {
+            let (weak, site) = (Arc::downgrade(&groups), &groups.site);
+            tasks.push(runtime.spawn(hub::attend(weak.clone(), Arc::clone(site))).abort_handle());
+            tasks.push(runtime.spawn(hub::balance(weak, Arc::clone(site))).abort_handle());
+        }
+        groups.tasks.get_or_init(|| tasks);
         groups
+    }
+
+    pub(super) fn end_tasks(&self) {
+        self.tasks.get().into_iter().flatten().for_each(AbortHandle::abort);
     }
 
     pub(crate) const fn site(&self) -> &Arc<Site> {
@@ -167,6 +179,7 @@ impl Groups {
     pub(crate) async fn get(&self, name: &GroupName) -> Result<Arc<ActiveGroup>, GroupError> {
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
+        self.see_if_current(&mut slot).await?;
         if let Some(group) = &*slot {
             return Ok(Arc::clone(group));
         }
@@ -189,14 +202,13 @@ impl Groups {
         self.check_versions(name, &wish).await?;
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
+        self.see_if_current(&mut slot).await?;
         if let Some(group) = &*slot {
             if group.settings() == wish.settings || group.member_count() > 0 {
                 return agree(group, wish);
             }
             // Nobody is there to be surprised: the group is let go and taken up as it is wished.
-            self.site.router.remove(group);
-            group.retire().await;
-            *slot = None;
+            self.let_go(&mut slot).await;
         }
         let record = match self.site.store.group(name.clone()).await? {
             Some(record) => self.change(name, &wish, record).await?,
@@ -206,6 +218,45 @@ impl Groups {
         group.lock().filter = wish.filter;
         *slot = Some(Arc::clone(&group));
         Ok(group)
+    }
+
+    /// Lets go of a group that was removed or changed at another hub, if nobody uses it here.
+    async fn see_if_current(&self, slot: &mut Option<Arc<ActiveGroup>>) -> Result<(), GroupError> {
+        let Some(group) = slot.as_ref().filter(|_| self.site.hub.is_some()) else {
+            return Ok(());
+        };
+        if group.failure().is_none() {
+            if group.member_count() > 0 {
+                return Ok(());
+            }
+            let record = self.site.store.group(group.name.clone()).await?;
+            let settings = record.map(|record| settings_of(&group.name, &record)).transpose()?;
+            if settings.is_some_and(|settings| settings == group.settings()) {
+                return Ok(());
+            }
+            group.fail("it was changed or removed at another hub");
+        }
+        self.let_go(slot).await;
+        Ok(())
+    }
+
+    /// Takes a group out of its place, once what it decided is durable.
+    async fn let_go(&self, slot: &mut Option<Arc<ActiveGroup>>) {
+        let Some(group) = slot.take() else { return };
+        self.site.router.remove(&group);
+        let _one_at_a_time = group.sharing.lock().await;
+        if self.site.hub.is_some()
+            && let Err(error) = group.give_back_all().await
+        {
+            tracing::warn!(group = %group.name, %error, "lanes could not be given back");
+        }
+        group.retire().await;
+    }
+
+    /// How many other hubs have members of a group, if any.
+    fn elsewhere(&self, name: &GroupName) -> Option<usize> {
+        let hubs = self.site.hub.as_ref()?.elsewhere(name);
+        (hubs > 0).then_some(hubs)
     }
 
     /// What a group reads must be there: otherwise all its events would be dead letters.
@@ -246,6 +297,10 @@ impl Groups {
         if before == wish.settings {
             return Ok(record);
         }
+        if self.elsewhere(name).is_some() {
+            let differences = differences(&before, &wish.settings);
+            return Err(GroupError::OtherSettings { group: name.clone(), differences });
+        }
         let topics = self.site.store.topics();
         let is_new = |lane: Lane| {
             let known = record.lanes.iter().any(|(have, _)| *have == lane);
@@ -285,6 +340,7 @@ impl Groups {
             settings: Some(settings.clone()),
             lanes: deltas.clone(),
             dead_letters: Vec::new(),
+            claims: Vec::new(),
         };
         self.site.store.save(save).await?;
         for (lane, delta) in deltas {
@@ -309,6 +365,10 @@ impl Groups {
         let site = Arc::clone(&self.site);
         let group = Arc::new(ActiveGroup::new(name.clone(), site, settings.clone(), engine));
         self.set_live(name, Some(&group));
+        if self.site.hub.is_some() {
+            // Which lanes are this hub's is settled with the others, once it has a member.
+            return Ok(group);
+        }
         let mut states: HashMap<Lane, LaneState> = record.lanes.into_iter().collect();
         let topics = self.site.store.topics();
         for entry in topics.users().filter(|entry| settings.reads(&entry.definition.topic)) {
@@ -334,10 +394,11 @@ impl Groups {
             if members > 0 {
                 return Err(GroupError::InUse { group: name.clone(), members });
             }
-            self.site.router.remove(group);
-            group.retire().await;
+            self.let_go(&mut slot).await;
             self.set_live(name, None);
-            *slot = None;
+        }
+        if let Some(hubs) = self.elsewhere(name) {
+            return Err(GroupError::InUseElsewhere { group: name.clone(), hubs });
         }
         if self.site.store.group(name.clone()).await?.is_none() {
             return Err(GroupError::Unknown(name.clone()));
@@ -381,7 +442,10 @@ fn encode(settings: &GroupSettings) -> Payload {
     Payload::of(settings).unwrap_or_else(|_| Payload::null())
 }
 
-fn settings_of(name: &GroupName, record: &GroupRecord) -> Result<GroupSettings, GroupError> {
+pub(super) fn settings_of(
+    name: &GroupName,
+    record: &GroupRecord,
+) -> Result<GroupSettings, GroupError> {
     record
         .settings
         .decode()

@@ -55,6 +55,11 @@ pub(crate) async fn run(store: Arc<dyn Store>, groups: Weak<Groups>) {
         if growth.closed {
             return;
         }
+        if growth.hubs_changed
+            && let Some(hub) = &groups.site().hub
+        {
+            hub.ring();
+        }
         if growth.topics_changed {
             groups.follow_topics().await;
         }

@@ -41,6 +41,7 @@ pub(super) async fn grown(log: &Log, journal: &Journal, mark: u64) -> Growth {
             mark: growth.mark << TOPICS_BITS | now,
             lanes,
             topics_changed: now != topics,
+            hubs_changed: false,
             closed: growth.closed,
         };
     }

@@ -247,7 +247,7 @@ impl Desk {
         if let Some(error) = ledger.deltas.refusal() {
             return Err(error.into());
         }
-        let GroupSave { group, settings, lanes, dead_letters } = save;
+        let GroupSave { group, settings, lanes, dead_letters, claims: _ } = save;
         let place = ledger.deltas.next;
         let known = ledger.handed_groups.incarnation(&group);
         if known.is_none() && settings.is_none() {

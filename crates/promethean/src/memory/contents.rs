@@ -4,6 +4,7 @@ use std::sync::Arc;
 use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use promethean_event::{EventId, Key, NewEvent, Offset, Partition, Timestamp, Topic};
 
+use super::claims::Held;
 use super::entries::Entries;
 use super::groups::Groups;
 use super::growth::Recent;
@@ -20,6 +21,9 @@ pub(super) struct Contents {
     pub(super) topics: BTreeMap<TopicId, TopicEvents>,
     pub(super) groups: Groups,
     pub(super) entries: Entries,
+    /// Several hubs use it.
+    pub(super) is_shared: bool,
+    pub(super) held: Held,
     pub(super) recent: Recent,
     pub(super) closed: bool,
     next_topic: u32,

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use promethean_event::Key;
 
 use super::contents::Contents;
-use crate::store::{Entry, Put, SaveError, is_space};
+use crate::store::{Entry, HEARD_SPACES, Put, SaveError, is_space};
 
 /// The small things that are kept, by space.
 #[derive(Debug, Default)]
@@ -37,6 +37,9 @@ impl Contents {
             if put.expect.is_some_and(|expected| expected != version) {
                 return Err(SaveError::Changed { key: put.key.clone(), version });
             }
+        }
+        if puts.iter().any(|put| HEARD_SPACES.contains(&put.space)) {
+            self.recent.note_hubs();
         }
         for put in puts {
             let entries = self.entries.spaces.entry(put.space).or_default();

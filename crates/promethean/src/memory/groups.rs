@@ -37,6 +37,11 @@ impl Contents {
         if known.is_none() && save.settings.is_none() {
             return Err(SaveError::UnknownGroup(save.group));
         }
+        let fenced = self.held.fenced(&save);
+        let is_live = |lane: &Lane| self.topics.contains_key(&lane.topic);
+        if self.is_shared && fenced.iter().any(is_live) {
+            return Err(SaveError::Fenced(fenced));
+        }
         let mut changed: BTreeMap<Lane, LaneState> = BTreeMap::new();
         let live = |(lane, _): &&(Lane, _)| self.topics.contains_key(&lane.topic);
         for (lane, delta) in save.lanes.iter().filter(live) {
@@ -58,6 +63,7 @@ impl Contents {
     pub(super) fn remove_group(&mut self, group: &GroupName) -> Result<(), SaveError> {
         self.refuse_if_closed()?;
         self.groups.0.remove(group);
+        self.held.forget_group(group);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ pub(super) struct Recent {
     /// Growth up to this mark is not told lane by lane any more.
     forgotten: u64,
     topics_changed: u64,
+    hubs_changed: u64,
 }
 
 impl Recent {
@@ -35,6 +36,11 @@ impl Recent {
         self.topics_changed = self.mark;
     }
 
+    pub(super) const fn note_hubs(&mut self) {
+        self.mark += 1;
+        self.hubs_changed = self.mark;
+    }
+
     /// What has grown; `None` if nothing has. Where the lanes end is for the caller to fill in.
     pub(super) fn since(&self, mark: u64, closed: bool) -> Option<Growth> {
         if self.mark <= mark && !closed {
@@ -47,6 +53,7 @@ impl Recent {
             mark: self.mark.max(mark),
             lanes: (mark >= self.forgotten).then_some(lanes),
             topics_changed: self.topics_changed > mark,
+            hubs_changed: self.hubs_changed > mark,
             closed,
         })
     }

@@ -7,6 +7,8 @@ mod lane;
 
 mod groups;
 
+mod claims;
+
 mod entries;
 
 mod cleaning;
@@ -23,9 +25,9 @@ use promethean_log::{Clock, SystemClock};
 use tokio::sync::Notify;
 
 use crate::store::{
-    Append, AppendError, Appended, Entry, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery, Lane,
-    LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored, TopicDefinition, TopicId,
-    TopicTable,
+    Append, AppendError, Appended, Claims, Entry, GroupRecord, GroupSave, Growth, KeyPage,
+    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable,
 };
 
 use contents::Contents;
@@ -46,6 +48,13 @@ impl MemoryStore {
     /// An empty store whose append times come from this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { contents: Mutex::default(), grown: Notify::new(), clock }
+    }
+
+    /// An empty store that several buses of this process use at once, as hubs do.
+    pub fn shared(clock: Arc<dyn Clock>) -> Self {
+        let store = Self::with_clock(clock);
+        store.lock().is_shared = true;
+        store
     }
 
     /// An empty store whose append times come from the clock of the runtime, so that a test which
@@ -187,7 +196,7 @@ impl Store for MemoryStore {
     }
 
     fn put(&self, puts: Vec<Put>) -> BoxFuture<'static, Result<(), SaveError>> {
-        ready(self.lock().put(puts))
+        ready(self.change(|contents| contents.put(puts)))
     }
 
     fn entries(&self, space: &'static str) -> BoxFuture<'_, Result<Vec<Entry>, ReadError>> {
@@ -197,6 +206,10 @@ impl Store for MemoryStore {
     fn clean(&self, holds: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>> {
         self.lock().clean(&holds, self.clock.now());
         ready(Ok(()))
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.lock().is_shared.then_some(self as &dyn Claims)
     }
 
     fn failure(&self) -> Option<String> {

@@ -86,7 +86,7 @@ impl PublishError {
             Self::Append(error) => judge_append(error),
             Self::Define { topic, source } => match source {
                 SaveError::Append(error) => judge_append(error),
-                SaveError::Changed { .. } | SaveError::Fenced => (Remedy::Outage, Culprit::All),
+                SaveError::Changed { .. } | SaveError::Fenced(_) => (Remedy::Outage, Culprit::All),
                 SaveError::PartitionsFixed { .. }
                 | SaveError::TooManyTopics(_)
                 | SaveError::UnknownGroup(_)

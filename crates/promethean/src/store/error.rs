@@ -119,9 +119,9 @@ pub enum SaveError {
     /// A name that no space can have.
     #[error("{0:?} cannot be the name of a space; use lower-case letters, digits, '_' and '-'")]
     BadSpace(&'static str),
-    /// Another hub owns the lane now.
-    #[error("another owner has taken over")]
-    Fenced,
+    /// Other hubs deliver these lanes now. Nothing of the save was kept.
+    #[error("another hub has taken over")]
+    Fenced(Vec<Lane>),
     /// The append under it was refused.
     #[error(transparent)]
     Append(#[from] AppendError),

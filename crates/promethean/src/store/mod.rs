@@ -16,6 +16,8 @@ mod event_page;
 
 mod topics;
 
+mod claims;
+
 mod error;
 
 pub(crate) mod limits;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Topic};
 
+pub use claims::{Attend, Claim, Claims, HEARD_SPACES, HubId, HubPresence};
 pub use error::{AppendError, ReadError, SaveError};
 pub(crate) use event_page::key_hash;
 pub use event_page::{EventPage, Outline};
@@ -125,6 +128,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Removes what retention and compaction let go, except from the given offsets on.
     fn clean(&self, holds: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>>;
+
+    /// How the hubs that use this store share out lanes. `None` if nobody else can use it: then
+    /// every lane is the caller's.
+    fn claims(&self) -> Option<&dyn Claims> {
+        None
+    }
 
     /// Why the store takes no more writes, if it does not.
     fn failure(&self) -> Option<String>;

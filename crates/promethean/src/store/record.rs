@@ -160,6 +160,8 @@ pub struct Growth {
     pub lanes: Option<Vec<(Lane, Offset)>>,
     /// Topics were defined or removed.
     pub topics_changed: bool,
+    /// Hubs came, went or let go of lanes, or want something of each other.
+    pub hubs_changed: bool,
     /// The store is closed; nothing will grow any more.
     pub closed: bool,
 }
@@ -185,6 +187,9 @@ pub struct GroupSave {
     /// Events that leave the flow by these changes. Their topics are defined. The same one again
     /// (by id) adds nothing.
     pub dead_letters: Vec<NewEvent>,
+    /// Lanes of this save, each with the epoch of the claim by which it is made: refused if another
+    /// has claimed one since. Where a store is nobody else's, they are not looked at.
+    pub claims: Vec<(Lane, u64)>,
 }
 
 /// A small thing of the system's to keep.

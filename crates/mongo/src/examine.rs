@@ -1,0 +1,242 @@
+//! What of a MongoDB deployment should be otherwise before it is relied on.
+
+use mongodb::bson::{Document, doc};
+use mongodb::options::{ClientOptions, ServerAddress};
+
+use crate::cluster::{Cluster, OpenError, index_names};
+use crate::fault::describe;
+use crate::limits::OPLOG_HOURS_MIN;
+use crate::options::MongoOptions;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What was looked at, as one word.
+    pub check: &'static str,
+    /// How it is.
+    pub verdict: Verdict,
+    /// What was found, and what to do.
+    pub text: String,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// It could not be found out.
+    Unknown,
+    /// It works, but should be otherwise.
+    Warning,
+    /// Events may be lost, or nothing works.
+    Error,
+}
+
+/// Looks at a deployment. Nothing is changed or made.
+pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, OpenError> {
+    let cluster = Cluster::reach(url, &options).await?;
+    let parsed = ClientOptions::parse(url).await.ok();
+    let mut findings = Findings::default();
+    findings.version(&cluster).await;
+    findings.members(&cluster).await;
+    findings.journal(&cluster).await;
+    findings.oplog(&cluster).await;
+    findings.indexes(&cluster).await;
+    findings.access(&cluster).await;
+    if let Some(parsed) = parsed {
+        findings.network(&parsed);
+    }
+    Ok(findings.0)
+}
+
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, check: &'static str, verdict: Verdict, text: impl Into<String>) {
+        self.0.push(Finding { check, verdict, text: text.into() });
+    }
+
+    async fn version(&mut self, cluster: &Cluster) {
+        match admin(cluster, doc! { "buildInfo": 1 }).await {
+            Ok(build) => {
+                let version = build.get_str("version").unwrap_or_default();
+                self.add("version", Verdict::Good, format!("MongoDB {version}"));
+            }
+            Err(text) => self.add("version", Verdict::Unknown, text),
+        }
+    }
+
+    async fn members(&mut self, cluster: &Cluster) {
+        let config = match admin(cluster, doc! { "replSetGetConfig": 1 }).await {
+            Ok(config) => config,
+            Err(text) => return self.add("members", Verdict::Unknown, text),
+        };
+        let config = config.get_document("config").cloned().unwrap_or_default();
+        let members = config.get_array("members").cloned().unwrap_or_default();
+        let members: Vec<&Document> = members.iter().filter_map(|m| m.as_document()).collect();
+        let is_arbiter = |m: &&&Document| m.get_bool("arbiterOnly").unwrap_or(false);
+        let arbiters = members.iter().filter(is_arbiter).count();
+        let bearing = members.len() - arbiters;
+        match (bearing, arbiters) {
+            (0 | 1, _) => self.add(
+                "members",
+                Verdict::Error,
+                "one member holds all data: if it is lost, so are the events; have three",
+            ),
+            (2, _) => self.add(
+                "members",
+                Verdict::Error,
+                "two members hold data: nothing can be written while one is away; have three",
+            ),
+            (_, 1..) => self.add(
+                "members",
+                Verdict::Warning,
+                "there is an arbiter, which votes and holds nothing; have members with data instead",
+            ),
+            (count, _) => self.add("members", Verdict::Good, format!("{count} members hold data")),
+        }
+        if matches!(config.get_bool("writeConcernMajorityJournalDefault"), Ok(false)) {
+            let text = "majority writes are answered before they are in the journal by default; set \
+                        writeConcernMajorityJournalDefault to true";
+            self.add("journal_default", Verdict::Warning, text);
+        }
+        self.healthy(cluster, bearing).await;
+    }
+
+    async fn healthy(&mut self, cluster: &Cluster, bearing: usize) {
+        let status = match admin(cluster, doc! { "replSetGetStatus": 1 }).await {
+            Ok(status) => status,
+            Err(text) => return self.add("majority", Verdict::Unknown, text),
+        };
+        let members = status.get_array("members").cloned().unwrap_or_default();
+        // 1 is the primary, 2 a secondary.
+        let is_up = |m: &&Document| matches!(m.get_i32("state"), Ok(1 | 2));
+        let up = members.iter().filter_map(|m| m.as_document()).filter(is_up).count();
+        if up == bearing {
+            self.add("majority", Verdict::Good, format!("all {up} members with data are up"));
+        } else if up > bearing / 2 {
+            let text =
+                format!("{up} of {bearing} members are up; a majority, but see to the others");
+            self.add("majority", Verdict::Warning, text);
+        } else {
+            let text = format!("{up} of {bearing} members are up: no majority can confirm a write");
+            self.add("majority", Verdict::Error, text);
+        }
+    }
+
+    async fn journal(&mut self, cluster: &Cluster) {
+        match admin(cluster, doc! { "serverStatus": 1 }).await {
+            Ok(status) => {
+                let engine = status.get_document("storageEngine").cloned().unwrap_or_default();
+                if engine.get_bool("persistent").unwrap_or(true) {
+                    self.add("journal", Verdict::Good, "writes are confirmed by the journal");
+                } else {
+                    let text = "the storage engine keeps everything in memory only";
+                    self.add("journal", Verdict::Error, text);
+                }
+            }
+            Err(text) => self.add("journal", Verdict::Unknown, text),
+        }
+    }
+
+    async fn oplog(&mut self, cluster: &Cluster) {
+        let oplog = cluster.client.database("local").collection::<Document>("oplog.rs");
+        let end = async |order: i32| {
+            let found = oplog.find_one(doc! {}).sort(doc! { "$natural": order });
+            let found = cluster.ask(found.projection(doc! { "ts": 1 })).await.ok()??;
+            found.get_timestamp("ts").ok().map(|ts| ts.time)
+        };
+        match (end(1).await, end(-1).await) {
+            (Some(first), Some(last)) => {
+                let hours = last.saturating_sub(first) / 3600;
+                if hours >= OPLOG_HOURS_MIN {
+                    self.add("oplog", Verdict::Good, format!("the oplog reaches back {hours} h"));
+                } else {
+                    let text = format!(
+                        "the oplog reaches back {hours} h only (a new set begins there): see that it \
+                         comes to {OPLOG_HOURS_MIN} h, or set its size or minimum retention"
+                    );
+                    self.add("oplog", Verdict::Warning, text);
+                }
+            }
+            _ => self.add("oplog", Verdict::Unknown, "the oplog may not be read by this user"),
+        }
+    }
+
+    async fn indexes(&mut self, cluster: &Cluster) {
+        let names = match cluster.ask(cluster.events.list_index_names()).await {
+            Ok(names) => names,
+            Err(fault) if fault.to_string().contains("does not exist") => {
+                let text = "there is nothing yet; the first hub makes collections and indexes";
+                return self.add("indexes", Verdict::Good, text);
+            }
+            Err(fault) => return self.add("indexes", Verdict::Unknown, fault.to_string()),
+        };
+        let is_missing = |name: &&str| !names.iter().any(|there| there == *name);
+        let missing: Vec<&str> = index_names().into_iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            self.add("indexes", Verdict::Good, "the events have their indexes");
+        } else {
+            let text = format!("missing: {}; a hub that starts makes them", missing.join(", "));
+            self.add("indexes", Verdict::Error, text);
+        }
+    }
+
+    async fn access(&mut self, cluster: &Cluster) {
+        let status = match admin(cluster, doc! { "connectionStatus": 1 }).await {
+            Ok(status) => status,
+            Err(text) => return self.add("auth", Verdict::Unknown, text),
+        };
+        let info = status.get_document("authInfo").cloned().unwrap_or_default();
+        let users = info.get_array("authenticatedUsers").map_or(0, Vec::len);
+        if users > 0 {
+            self.add("auth", Verdict::Good, "this connection is authenticated");
+        } else {
+            let text = "whoever reaches MongoDB may do anything there; turn authorization on, and \
+                        give hubs a user with readWrite on their database";
+            self.add("auth", Verdict::Error, text);
+        }
+    }
+
+    fn network(&mut self, options: &ClientOptions) {
+        let is_local = |address: &ServerAddress| match address {
+            ServerAddress::Tcp { host, .. } => {
+                host == "localhost"
+                    || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+            _ => true,
+        };
+        let local = options.hosts.iter().filter(|host| is_local(host)).count();
+        if local == options.hosts.len() {
+            let text = "all members are on this machine, and go with it";
+            self.add("hosts", Verdict::Warning, text);
+        } else if local > 0 {
+            let text = "some members are named by a loopback address, which other hubs cannot use";
+            self.add("hosts", Verdict::Error, text);
+        } else {
+            let text = format!("{} hosts are named", options.hosts.len());
+            self.add("hosts", Verdict::Good, text);
+        }
+        let has_tls = matches!(options.tls, Some(mongodb::options::Tls::Enabled(_)));
+        match (has_tls, local == options.hosts.len()) {
+            (true, _) => self.add("tls", Verdict::Good, "the connection is encrypted"),
+            (false, true) => {
+                self.add("tls", Verdict::Warning, "plain text, which stays on this machine");
+            }
+            (false, false) => {
+                let text = "events and passwords cross the network in plain text; set tls=true";
+                self.add("tls", Verdict::Error, text);
+            }
+        }
+    }
+}
+
+/// The answer of the server, or why there is none.
+async fn admin(cluster: &Cluster, command: Document) -> Result<Document, String> {
+    let admin = cluster.client.database("admin");
+    let answer = cluster.deadline().hold(admin.run_command(command)).await;
+    let answer = answer.ok_or_else(|| "MongoDB did not answer in time".to_owned())?;
+    answer.map_err(|error| describe(&error))
+}
