@@ -52,10 +52,11 @@ pub(super) fn of_key(
     named: &Named,
     key: &str,
 ) -> Result<Option<Moment>, Rejection> {
+    // Looked at even where it is of no use: what is wrong is said.
+    let by = by(call)?;
     let Some(text) = call.query.text(name) else {
         return Ok(None);
     };
-    let by = by(call)?;
     if !text.contains('/') {
         let time = time(call, name, text)?;
         return Ok(Some(match by {
