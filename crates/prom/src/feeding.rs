@@ -30,7 +30,7 @@ pub(crate) async fn declare(bus: &Bus, document: &Document) -> anyhow::Result<()
 }
 
 impl Feeding {
-    /// Runs every feed of a bus whose store is this process's alone.
+    /// Runs every feed of a bus; where several hubs share its store, those that no other runs.
     pub(crate) fn start(bus: &Bus) -> Self {
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(look_after(bus.clone(), stopped));
@@ -47,7 +47,7 @@ impl Feeding {
 
 async fn look_after(bus: Bus, stopped: watch::Receiver<bool>) {
     let feeds = Feeds::new(bus.store());
-    let options = FeedOptions { alone: true, ..FeedOptions::default() };
+    let options = FeedOptions { alone: bus.store().claims().is_none(), ..FeedOptions::default() };
     let mut running: BTreeMap<String, JoinHandle<FeedEnd>> = BTreeMap::new();
     let mut raised = stopped.clone();
     loop {

@@ -12,9 +12,9 @@ use super::server::Server;
 use super::{eventually, json_lines, prom, stderr, stdout};
 
 fn mongo_url() -> String {
-    std::env::var("PROM_MONGO_URL").expect(
-        "PROM_MONGO_URL is not set: run it as scripts/mongod -- cargo nextest run -p prom changefeeds",
-    )
+    let run = "scripts/mongod -- cargo nextest run -p prom changefeeds";
+    std::env::var("PROM_MONGO_URL")
+        .unwrap_or_else(|_| panic!("PROM_MONGO_URL is not set: run it as {run}"))
 }
 
 fn start(folder: &TempDir) -> Server {

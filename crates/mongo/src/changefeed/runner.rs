@@ -92,7 +92,7 @@ enum Pause {
 impl From<FeedsError> for Pause {
     fn from(error: FeedsError) -> Self {
         match error {
-            FeedsError::Save(SaveError::Changed { .. } | SaveError::Fenced) => Self::LookAgain,
+            FeedsError::Save(SaveError::Changed { .. } | SaveError::Fenced(_)) => Self::LookAgain,
             other => Self::Fault(other.to_string()),
         }
     }

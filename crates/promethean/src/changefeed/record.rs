@@ -263,7 +263,7 @@ impl Feeds {
         let is_own = |saved: &Versioned<Status>| saved.value == *status;
         match saved.filter(is_own) {
             Some(saved) => Ok(saved.version),
-            None => Err(FeedsError::Save(SaveError::Fenced)),
+            None => Err(FeedsError::Save(SaveError::Fenced(Vec::new()))),
         }
     }
 

@@ -268,11 +268,12 @@ impl Inner {
         let touched: Vec<RequestId> = touched.map(|(request, _)| *request).collect();
         for request in touched {
             if let Some(waiting) = self.replies.remove(&request) {
-                let refused = |(_, offset): &(LaneId, u64)| Refused {
+                let refused = |(item, (_, offset)): (u32, &(LaneId, u64))| Refused {
+                    item,
                     offset: *offset,
                     why: Refusal::LeaseLost,
                 };
-                let refused = waiting.about.iter().map(refused).collect();
+                let refused = (0..).zip(&waiting.about).map(refused).collect();
                 // Whoever asked may have gone since.
                 drop(waiting.sender.send(Reply { request, accepted: 0, refused }));
             }

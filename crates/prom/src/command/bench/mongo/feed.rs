@@ -43,7 +43,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
         };
         let (read, read_time) = timed_async(bare).await;
         read?;
-        let (fed, time) = timed_async(feed(&bus, events)).await;
+        let (fed, time) = timed_async(Box::pin(feed(&bus, events))).await;
         fed?;
         if round > 0 {
             figures.push(Round {

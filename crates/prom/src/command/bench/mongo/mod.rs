@@ -117,7 +117,7 @@ async fn measure(bench: &MongoBench, url: String, output: &Output) -> anyhow::Re
     }
     if wants(Part::Changefeed) {
         output.progress("a changefeed, against a bare reader of the change stream ...");
-        report.changefeed = Some(feed::measure(&url, rounds, events).await?);
+        report.changefeed = Some(Box::pin(feed::measure(&url, rounds, events)).await?);
     }
     if wants(Part::Latency) {
         output.progress("from publish to delivery on another hub, against a majority write ...");
