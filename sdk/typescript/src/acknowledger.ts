@@ -55,6 +55,14 @@ async function send(session: Session, acks: readonly Waiting[]): Promise<void> {
   try {
     const answer = await session.request({ op: "ACKS", tokens });
     const refused = "refused" in answer ? (answer.refused ?? []) : [];
+    const accepted = "accepted" in answer ? (answer.accepted ?? tokens.length) : tokens.length;
+    if (accepted + refused.length < tokens.length) {
+      // It does not say which were refused: each has to be asked about.
+      for (const ack of acks) {
+        void one(session, ack, { isAskedAgain: true });
+      }
+      return;
+    }
     const codes = new Map(refused.map(({ token, code }) => [token, code]));
     for (const ack of acks) {
       const code = codes.get(ack.lease.token);
@@ -78,11 +86,20 @@ async function send(session: Session, acks: readonly Waiting[]): Promise<void> {
   }
 }
 
-async function one(session: Session, ack: Waiting): Promise<void> {
+async function one(
+  session: Session,
+  ack: Waiting,
+  { isAskedAgain }: { isAskedAgain: boolean } = { isAskedAgain: false },
+): Promise<void> {
   try {
     await session.request({ op: "ACK", token: ack.lease.token });
     ack.resolve();
   } catch (error) {
-    ack.reject(error as PromError);
+    // What had been accepted is a conflict when it is asked about again.
+    if (isAskedAgain && (error as PromError).code === "conflict") {
+      ack.resolve();
+    } else {
+      ack.reject(error as PromError);
+    }
   }
 }

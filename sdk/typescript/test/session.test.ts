@@ -40,7 +40,32 @@ test("a quiet connection is asked whether it lives, and left if it does not answ
   assert.equal(await lost.happened, "disconnected");
 });
 
-test("acks go out together; of those refused together, each hears its own", async () => {
+test("acks go out together, and each that was refused is named", async () => {
+  const server = new ScriptedServer();
+  server.answer = (frame) => {
+    const corr = frame.corr ?? 0;
+    if (frame.op === "ACKS") {
+      return { op: "OK", corr, accepted: 2, refused: [{ token: "t1", code: "stale_token" }] };
+    }
+    return { op: "OK", corr, sub: 1 };
+  };
+  await using bus = new Bus({ openSocket: server.openSocket });
+  const stream = bus.stream("a", { group: "g" });
+  await stream.ready;
+  server.say({ op: "EVENTS", sub: 1, group: "g", events: events(3) });
+  const deliveries = (await take(stream, 3)) as Delivery[];
+  const answers = await Promise.allSettled(deliveries.map((delivery) => delivery.ack()));
+  const codes = answers.map((answer) =>
+    answer.status === "fulfilled" ? "ok" : (answer.reason as PromError).code,
+  );
+  assert.deepEqual(codes, ["ok", "stale_token", "ok"]);
+  assert.deepEqual(
+    server.heard.map((frame) => frame.op),
+    ["SUBSCRIBE", "ACKS"],
+  );
+});
+
+test("where a server does not name what it refused, each ack is asked about", async () => {
   const server = new ScriptedServer();
   server.answer = (frame) => {
     const corr = frame.corr ?? 0;
