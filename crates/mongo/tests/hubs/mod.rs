@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks again until something holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
