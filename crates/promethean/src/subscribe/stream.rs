@@ -31,7 +31,7 @@ impl<T: FromEvent> Subscription<T> {
     }
 
     /// The next deliveries that came together, at most the subscription's `batch_size`; `None` once
-    /// the bus is closed. Takes a fraction of the time per event that [`next`](Self::next) takes.
+    /// the bus is closed. For those who work on many at once; it is no faster than a handler.
     pub async fn next_batch(&mut self) -> Option<Result<DeliveredBatch<T>, GroupFailure>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await
     }
