@@ -126,7 +126,7 @@ impl Consumer {
     /// Stops: what is under way is finished, what waits goes to others. An error if the group had
     /// stopped by itself.
     pub async fn stop(mut self) -> Result<(), GroupFailure> {
-        self.stop.send_replace(true);
+        self.halt();
         let ended = match self.run.take() {
             Some(run) => run.await,
             None => return Ok(()),
@@ -136,6 +136,13 @@ impl Consumer {
             // Handlers that panic are caught; the runtime may be going down.
             Ok(None) | Err(_) => Ok(()),
         }
+    }
+
+    /// Closes the desk at once, rather than when the one who looks after it wakes up: no handler is
+    /// begun after this.
+    fn halt(&self) {
+        self.desk.close();
+        self.stop.send_replace(true);
     }
 
     /// Waits until the group has stopped by itself, or the bus is closed.
@@ -149,7 +156,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.halt();
     }
 }
 
