@@ -36,30 +36,10 @@ macro_rules! suite {
         mod embedded_store {
             $(#[test] fn $concern() { super::hold(stringify!($concern), super::embedded); })+
         }
-        const CONCERNS: &[&str] = &[$(stringify!($concern)),+];
     };
 }
 
-suite!(
-    append,
-    order,
-    idempotence,
-    reading,
-    lookups,
-    cleaning,
-    groups,
-    claims,
-    entries,
-    growth,
-    restart,
-    concurrency
-);
-
-#[test]
-fn every_concern_is_run() {
-    let names = promethean_harness::conformance::SUITE.iter().map(|(concern, _)| *concern);
-    assert_eq!(names.collect::<Vec<_>>(), CONCERNS);
-}
+promethean_harness::for_each_concern!(suite);
 
 #[test]
 fn wrong_stores_are_caught() {

@@ -122,27 +122,7 @@ macro_rules! suite {
         mod suite {
             $(#[test] fn $concern() { super::hold(stringify!($concern)); })+
         }
-        const CONCERNS: &[&str] = &[$(stringify!($concern)),+];
     };
 }
 
-suite!(
-    append,
-    order,
-    idempotence,
-    reading,
-    lookups,
-    cleaning,
-    groups,
-    claims,
-    entries,
-    growth,
-    restart,
-    concurrency
-);
-
-#[test]
-fn every_concern_is_run() {
-    let names = promethean_harness::conformance::SUITE.iter().map(|(concern, _)| *concern);
-    assert_eq!(names.collect::<Vec<_>>(), CONCERNS);
-}
+promethean_harness::for_each_concern!(suite);

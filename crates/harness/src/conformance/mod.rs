@@ -45,21 +45,37 @@ pub mod comparison;
 pub use check::{Check, NamedCheck};
 pub use factory::{Ending, StoreFactory};
 
-/// All checks, by concern.
-pub const SUITE: &[(&str, &[NamedCheck])] = &[
-    ("append", append::CHECKS),
-    ("order", order::CHECKS),
-    ("idempotence", idempotence::CHECKS),
-    ("reading", reading::CHECKS),
-    ("lookups", lookups::CHECKS),
-    ("cleaning", cleaning::CHECKS),
-    ("groups", groups::CHECKS),
-    ("claims", claims::CHECKS),
-    ("entries", entries::CHECKS),
-    ("growth", growth::CHECKS),
-    ("restart", restart::CHECKS),
-    ("concurrency", concurrency::CHECKS),
-];
+/// Hands the names of all concerns to a macro: the suite is made of them, and every store's tests are,
+/// so that none can leave one out.
+#[macro_export]
+macro_rules! for_each_concern {
+    ($make:ident) => {
+        $make!(
+            append,
+            order,
+            idempotence,
+            reading,
+            lookups,
+            cleaning,
+            groups,
+            claims,
+            entries,
+            growth,
+            restart,
+            concurrency
+        );
+    };
+}
+
+macro_rules! suite {
+    ($($concern:ident),+) => {
+        /// All checks, by concern.
+        pub const SUITE: &[(&str, &[NamedCheck])] =
+            &[$((stringify!($concern), $concern::CHECKS)),+];
+    };
+}
+
+for_each_concern!(suite);
 
 /// Runs the checks of a concern, each with a factory of its own. Gives the first violation.
 pub async fn run(concern: &str, factory: impl Fn() -> Box<dyn StoreFactory>) -> Option<String> {
