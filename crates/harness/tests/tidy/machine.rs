@@ -3,7 +3,8 @@
 
 use super::tree::{Finding, SourceFile};
 
-const PATHS: &[&str] = &["/work/", "/farm/", "/root/", "/home/", "/Users/"];
+/// Where people have their files. The place of this tree itself comes on top.
+const HOMES: &[&str] = &["/root/", "/home/", "/Users/"];
 
 const REGISTRIES: &[&str] = &[
     "index.crates.io",
@@ -26,8 +27,10 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
         return Vec::new();
     }
     let mut findings = Vec::new();
+    let here = own_place();
     for (number, line) in file.lines() {
-        for path in PATHS.iter().filter(|path| names_path(line, path)) {
+        let paths = HOMES.iter().copied().chain(here.as_deref());
+        for path in paths.filter(|path| names_path(line, path)) {
             findings.push(file.finding(
                 number,
                 format!("`{path}` is a path of one machine"),
@@ -53,6 +56,13 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
+/// Where this tree stands, unless others may well have such a directory too.
+fn own_place() -> Option<String> {
+    let root = super::tree::root();
+    let is_telling = root.components().count() > 2;
+    is_telling.then(|| root.to_str().map(str::to_owned)).flatten()
+}
+
 /// Whether an absolute path begins here, rather than the middle of a longer one.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
@@ -71,13 +81,19 @@ mod tests {
 
     #[test]
     fn finds_paths_of_a_machine() {
-        let text = "cd /work/a\nlet a = \"/root/x\";\nfile:///home/me/a\n/farm/b\n(/Users/me)\n";
-        assert_eq!(found("docs/a.md", text), [1, 2, 3, 4, 5]);
+        let text = "let a = \"/root/x\";\nfile:///home/me/a\n(/Users/me)\n";
+        assert_eq!(found("docs/a.md", text), [1, 2, 3]);
+    }
+
+    #[test]
+    fn finds_the_place_of_this_tree() {
+        let place = own_place().unwrap_or_else(|| HOMES[0].to_owned());
+        assert_eq!(found("docs/a.md", &format!("a\ncd {place}/b\n")), [2]);
     }
 
     #[test]
     fn relative_paths_and_addresses_pass() {
-        let text = "./work/a\nsrc/home/page.rs\nhttps://example.org/home/\n${dir}/root/a\n";
+        let text = "./home/a\nsrc/home/page.rs\nhttps://example.org/home/\n${dir}/root/a\n";
         assert!(found("docs/a.md", text).is_empty());
     }
 
