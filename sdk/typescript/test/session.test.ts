@@ -40,6 +40,19 @@ test("a quiet connection is asked whether it lives, and left if it does not answ
   assert.equal(await lost.happened, "disconnected");
 });
 
+/** Takes three events, acks them all at once, and tells how each ack went. */
+async function codesOfAcks(server: ScriptedServer): Promise<string[]> {
+  await using bus = new Bus({ openSocket: server.openSocket });
+  const stream = bus.stream("a", { group: "g" });
+  await stream.ready;
+  server.say({ op: "EVENTS", sub: 1, group: "g", events: events(3) });
+  const deliveries = (await take(stream, 3)) as Delivery[];
+  const answers = await Promise.allSettled(deliveries.map((delivery) => delivery.ack()));
+  return answers.map((answer) =>
+    answer.status === "fulfilled" ? "ok" : (answer.reason as PromError).code,
+  );
+}
+
 test("acks go out together, and each that was refused is named", async () => {
   const server = new ScriptedServer();
   server.answer = (frame) => {
@@ -49,15 +62,7 @@ test("acks go out together, and each that was refused is named", async () => {
     }
     return { op: "OK", corr, sub: 1 };
   };
-  await using bus = new Bus({ openSocket: server.openSocket });
-  const stream = bus.stream("a", { group: "g" });
-  await stream.ready;
-  server.say({ op: "EVENTS", sub: 1, group: "g", events: events(3) });
-  const deliveries = (await take(stream, 3)) as Delivery[];
-  const answers = await Promise.allSettled(deliveries.map((delivery) => delivery.ack()));
-  const codes = answers.map((answer) =>
-    answer.status === "fulfilled" ? "ok" : (answer.reason as PromError).code,
-  );
+  const codes = await codesOfAcks(server);
   assert.deepEqual(codes, ["ok", "stale_token", "ok"]);
   assert.deepEqual(
     server.heard.map((frame) => frame.op),
@@ -78,15 +83,7 @@ test("where a server does not name what it refused, each ack is asked about", as
     }
     return { op: "OK", corr, sub: 1 };
   };
-  await using bus = new Bus({ openSocket: server.openSocket });
-  const stream = bus.stream("a", { group: "g" });
-  await stream.ready;
-  server.say({ op: "EVENTS", sub: 1, group: "g", events: events(3) });
-  const deliveries = (await take(stream, 3)) as Delivery[];
-  const answers = await Promise.allSettled(deliveries.map((delivery) => delivery.ack()));
-  const codes = answers.map((answer) =>
-    answer.status === "fulfilled" ? "ok" : (answer.reason as PromError).code,
-  );
+  const codes = await codesOfAcks(server);
   // Two had been accepted, which is what `conflict` says when asked again.
   assert.deepEqual(codes, ["ok", "stale_token", "ok"]);
   assert.deepEqual(

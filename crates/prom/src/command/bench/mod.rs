@@ -12,6 +12,8 @@ mod measure;
 
 mod mongo;
 
+mod place;
+
 mod views;
 
 use clap::Subcommand;

@@ -8,7 +8,7 @@ mod latency;
 
 mod publish;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::events::topic;
+use super::place::Place;
 use crate::command::Status;
 use crate::output::{Output, grouped};
 
@@ -27,9 +28,8 @@ pub(crate) struct BusBench {
     /// 200,000 stored events instead of 1 M, 2,000 idle subscriptions instead of 10,000.
     #[arg(long)]
     quick: bool,
-    /// Where to write; the disk that this directory is on is what is measured.
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Measure only one part.
     #[arg(long)]
     part: Option<Part>,
@@ -88,10 +88,7 @@ pub(crate) fn run(bench: &BusBench, output: &Output) -> anyhow::Result<Status> {
     if let Some(count) = bench.idle_of {
         return idle::print(count, output);
     }
-    let scratch = tempfile::Builder::new()
-        .prefix(".prom-bench-")
-        .tempdir_in(&bench.dir)
-        .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
+    let scratch = bench.place.scratch()?;
     let rounds = bench.rounds.max(1);
     let stored = if bench.quick { 200_000 } else { 1_000_000 };
     let wants = |part| bench.part.is_none_or(|only| only == part);

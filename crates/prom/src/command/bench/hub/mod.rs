@@ -24,14 +24,12 @@ mod latency;
 
 mod footprint;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::command::Status;
+use crate::command::bench::place::Place;
 use crate::output::{Output, grouped};
 use compare::Comparison;
 use process::{Binaries, Field};
@@ -45,9 +43,8 @@ pub(crate) struct HubBench {
     /// A fifth of the events, 100,000 stored ones instead of 1 M.
     #[arg(long)]
     quick: bool,
-    /// Where to write; the disk that this directory is on is what is measured.
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Measure only one part.
     #[arg(long)]
     part: Option<Part>,
@@ -84,10 +81,7 @@ struct Report {
 }
 
 pub(crate) fn run(bench: &HubBench, output: &Output) -> anyhow::Result<Status> {
-    let scratch = tempfile::Builder::new()
-        .prefix(".prom-bench-")
-        .tempdir_in(&bench.dir)
-        .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
+    let scratch = bench.place.scratch()?;
     let path = scratch.path().canonicalize()?;
     let peers = if bench.peers { Some(Binaries::find()?) } else { None };
     let mut report = Report::default();

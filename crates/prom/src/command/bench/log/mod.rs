@@ -10,11 +10,11 @@ mod write;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
 use crate::command::Status;
+use crate::command::bench::place::Place;
 use crate::output::{Output, grouped};
 
 #[derive(Debug, Args)]
@@ -22,9 +22,8 @@ pub(crate) struct LogBench {
     /// 1 M events instead of 10 M; under a minute.
     #[arg(long)]
     quick: bool,
-    /// Where to write; the disk that this directory is on is what is measured.
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Measure only one part.
     #[arg(long)]
     part: Option<Part>,
@@ -65,10 +64,7 @@ pub(crate) fn run(bench: &LogBench, output: &Output) -> anyhow::Result<Status> {
     if let Some(path) = &bench.memory_of {
         return lookup::print_memory(path, output);
     }
-    let scratch = tempfile::Builder::new()
-        .prefix(".prom-bench-")
-        .tempdir_in(&bench.dir)
-        .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
+    let scratch = bench.place.scratch()?;
     let rounds = bench.rounds.max(1);
     let events = if bench.quick { 1_000_000 } else { 10_000_000 };
     let wants = |part| bench.part.is_none_or(|only| only == part);

@@ -8,13 +8,11 @@ mod projecting;
 
 mod serving;
 
-use std::path::PathBuf;
-
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
 use super::measure::Compared;
+use super::place::Place;
 use crate::command::Status;
 use crate::output::{Output, grouped};
 
@@ -23,9 +21,8 @@ pub(crate) struct ViewsBench {
     /// Logs of 100,000 and 1 M events instead of 1 M and 10 M.
     #[arg(long)]
     quick: bool,
-    /// Where to write; the disk that this directory is on is what is measured.
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Measure only one part.
     #[arg(long)]
     part: Option<Part>,
@@ -52,10 +49,7 @@ struct Report {
 }
 
 pub(crate) fn run(bench: &ViewsBench, output: &Output) -> anyhow::Result<Status> {
-    let scratch = tempfile::Builder::new()
-        .prefix(".prom-bench-")
-        .tempdir_in(&bench.dir)
-        .with_context(|| format!("cannot write in {}", bench.dir.display()))?;
+    let scratch = bench.place.scratch()?;
     let rounds = bench.rounds.max(1);
     let wants = |part| bench.part.is_none_or(|only| only == part);
     let path = scratch.path();
