@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Client, Collection, Database};
-use promethean::Bus;
 use promethean::changefeed::{Definition, Feeds, FeedsError, Phase, Recovery, Status};
 use promethean::store::{KeyQuery, Lane, PageLimit, Read};
+use promethean::{Bus, PayloadPolicy, Registration, TopicPolicy};
 use promethean_event::{Event, Offset, Partition, Topic};
 use promethean_mongo::changefeed::{
     Changefeed, FeedEnd, FeedOptions, HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP,
     HEADER_OVERSIZE,
 };
 use promethean_mongo::outbox::MongoOutbox;
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -495,6 +496,39 @@ fn what_we_write_ourselves_is_not_fed() {
             _ => false,
         };
         stage.until("it is refused", is_stopped).await;
+        stage.end(running).await;
+    });
+}
+
+/// What was read with a change that the bus refuses is not passed over when the feed goes on.
+#[test]
+fn a_feed_that_stops_goes_on_with_what_it_had_not_published() {
+    wait_for(async {
+        let stage = Stage::new().await;
+        let topic = Topic::new("items.changed").unwrap();
+        let numbers = json!({ "properties": { "a": { "type": "number" } } });
+        let registration = Registration::new(numbers.to_string());
+        stage.bus.schemas().register(&topic, registration).await.unwrap();
+        stage.declare(|_| {}).await;
+        let running = stage.start(options());
+        stage.until_streaming().await;
+        // One transaction, so that they are read together.
+        let mut session = stage.database.client().start_session().await.unwrap();
+        stage.database.create_collection("items").await.unwrap();
+        session.start_transaction().await.unwrap();
+        let items = [doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": "two" }, doc! { "_id": 3 }];
+        stage.items.insert_many(items).session(&mut session).await.unwrap();
+        session.commit_transaction().await.unwrap();
+        let is_stopped =
+            async || matches!(stage.status().await.unwrap().phase, Phase::Stopped { .. });
+        stage.until("it is refused", is_stopped).await;
+        let lenient = TopicPolicy { payload: PayloadPolicy::Warn, ..TopicPolicy::default() };
+        stage.bus.schemas().set_policy(&topic, lenient).await.unwrap();
+        stage.feeds.resume("items", None).await.unwrap();
+        let events = stage.until_events(3).await;
+        let keys: Vec<_> =
+            events.iter().map(|event| event.key.as_ref().unwrap().as_str()).collect();
+        assert_eq!(keys, ["1", "2", "3"]);
         stage.end(running).await;
     });
 }

@@ -64,6 +64,9 @@ pub struct Changefeed {
 struct Hold<'a> {
     feed: &'a Changefeed,
     status: Status,
+    /// As it was saved last. `status` runs ahead of what is published while a batch is under way:
+    /// only what is saved after publishing may be gone on from.
+    saved: Status,
     version: u64,
     since_save: Stopwatch,
     wanted: Wanted,
@@ -200,9 +203,7 @@ impl Changefeed {
             other => return other,
         };
         tracing::error!(feed = self.name, reason, "a changefeed has stopped");
-        let before = Box::new(hold.status.phase.clone());
-        hold.status.phase = Phase::Stopped { reason, before };
-        hold.save().await
+        hold.halt(reason).await
     }
 
     async fn connect(&self, wanted: &Wanted) -> Result<Source, Pause> {
@@ -233,7 +234,9 @@ impl Changefeed {
             status.owner.clone_from(&self.me);
             status.epoch += 1;
         }
-        let mut hold = Hold { feed: self, status, version, since_save: Stopwatch::start(), wanted };
+        let saved = status.clone();
+        let since_save = Stopwatch::start();
+        let mut hold = Hold { feed: self, status, saved, version, since_save, wanted };
         hold.save().await?;
         Ok(hold)
     }
@@ -307,8 +310,26 @@ impl Hold<'_> {
     async fn save(&mut self) -> Result<(), Pause> {
         self.status.beat += 1;
         self.version = self.feed.feeds.save(&self.feed.name, &self.status, self.version).await?;
+        self.saved.clone_from(&self.status);
         self.since_save = Stopwatch::start();
         Ok(())
+    }
+
+    /// Stops where it was saved last. What was published since is read again when it goes on, which
+    /// adds nothing; what was read and not published is not passed over.
+    async fn halt(&mut self, reason: String) -> Result<(), Pause> {
+        self.status.clone_from(&self.saved);
+        let before = Box::new(self.saved.phase.clone());
+        self.status.phase = Phase::Stopped { reason, before };
+        self.save().await
+    }
+
+    /// Signs of life, until something else is wanted: the feed is somebody's.
+    async fn stand_by(&mut self, source: &Source) -> Result<(), Pause> {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.tick(source).await?;
+        }
     }
 
     /// Saves once in a while; looks then whether something else is wanted.
@@ -335,8 +356,7 @@ impl Hold<'_> {
             return Err(Pause::LookAgain);
         }
         if matches!(self.status.phase, Phase::Lost { .. } | Phase::Stopped { .. }) {
-            // A sign of life all the same: the feed is somebody's.
-            return self.tick(source).await;
+            return self.stand_by(source).await;
         }
         self.refuse(source).await?;
         while let Phase::Snapshot { .. } = self.status.phase {

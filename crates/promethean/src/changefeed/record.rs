@@ -224,13 +224,22 @@ impl Feeds {
         }
         wanted.value.paused = false;
         wanted.value.recover = recover;
-        if let Some(mut status) = status
-            && let Phase::Stopped { before, .. } = status.value.phase
-        {
-            status.value.phase = *before;
-            self.save(name, &status.value, status.version).await?;
-        }
+        self.start_again(name).await?;
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
+    }
+
+    /// One that has stopped goes on where it stood.
+    async fn start_again(&self, name: &str) -> Result<(), FeedsError> {
+        loop {
+            let Some(mut status) = self.status(name).await? else { return Ok(()) };
+            let Phase::Stopped { before, .. } = status.value.phase else { return Ok(()) };
+            status.value.phase = *before;
+            match self.save(name, &status.value, status.version).await {
+                // Its sign of life came in between.
+                Err(FeedsError::Save(SaveError::Changed { .. } | SaveError::Fenced(_))) => {}
+                other => return other.map(drop),
+            }
+        }
     }
 
     /// Removes a feed and its progress. What it has published stays.
