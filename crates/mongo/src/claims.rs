@@ -22,7 +22,7 @@ use crate::document::{signed, unsigned};
 use crate::fault::Fault;
 use crate::groups::lane;
 use crate::topics::next_number;
-use crate::transaction::{Attempt, Step, transact};
+use crate::transaction::{Attempt, Step, transact, transact_anew};
 
 /// Says that a hub is there.
 pub(crate) async fn attend(
@@ -124,15 +124,11 @@ pub(crate) async fn claim(
     group: GroupName,
     lanes: Vec<Lane>,
 ) -> Result<Vec<Claim>, SaveError> {
-    loop {
+    let attempt = || {
         let (group, lanes) = (group.clone(), lanes.clone());
-        let attempt = ClaimAll { cluster: cluster.clone(), hub, group, lanes };
-        match transact(cluster, cluster.deadline(), attempt).await {
-            // Another hub was faster to make the cursor: look again.
-            Err(Fault::Duplicate(_) | Fault::Stale) => {}
-            other => return other?,
-        }
-    }
+        ClaimAll { cluster: cluster.clone(), hub, group, lanes }
+    };
+    transact_anew(cluster, attempt).await?
 }
 
 struct ClaimAll {

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
 use crate::topics::next_number;
-use crate::transaction::{Attempt, Step, transact};
+use crate::transaction::{Attempt, Step, transact_anew};
 
 pub(crate) async fn of(cluster: &Cluster, space: &str) -> Result<Vec<Entry>, Fault> {
     let reading = async {
@@ -48,14 +48,7 @@ pub(crate) async fn put(cluster: &Cluster, puts: Vec<Put>) -> Result<(), SaveErr
     if puts.is_empty() {
         return Ok(());
     }
-    loop {
-        let attempt = PutAll { cluster: cluster.clone(), puts: puts.clone() };
-        match transact(cluster, cluster.deadline(), attempt).await {
-            // Another one was faster to make it: look again.
-            Err(Fault::Duplicate(_)) => {}
-            other => return other?,
-        }
-    }
+    transact_anew(cluster, || PutAll { cluster: cluster.clone(), puts: puts.clone() }).await?
 }
 
 struct PutAll {

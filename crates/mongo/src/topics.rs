@@ -13,7 +13,7 @@ use promethean_event::{PartitionCount, Topic};
 use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
-use crate::transaction::{Attempt, Step, transact};
+use crate::transaction::{Attempt, Step, transact, transact_anew};
 
 /// All topics, as they are in the database.
 pub(crate) async fn load(cluster: &Cluster) -> Result<TopicTable, Fault> {
@@ -78,14 +78,8 @@ pub(crate) async fn define(
     if is_reserved(&definition.topic) {
         return Err(AppendError::UnknownTopic(definition.topic).into());
     }
-    loop {
-        let attempt = Define { cluster: cluster.clone(), definition: definition.clone() };
-        match transact(cluster, cluster.deadline(), attempt).await {
-            // Another hub has defined it at the same time: look again.
-            Err(Fault::Duplicate(_)) => {}
-            other => return other?,
-        }
-    }
+    let attempt = || Define { cluster: cluster.clone(), definition: definition.clone() };
+    transact_anew(cluster, attempt).await?
 }
 
 struct Define {

@@ -56,6 +56,23 @@ pub(crate) async fn transact<A: Attempt>(
     }
 }
 
+/// The same, begun anew while another hub is faster to make or to change what it is about.
+pub(crate) async fn transact_anew<A: Attempt>(
+    cluster: &Cluster,
+    attempt: impl Fn() -> A,
+) -> Result<A::Outcome, Fault> {
+    let deadline = cluster.deadline();
+    loop {
+        match transact(cluster, deadline, attempt()).await {
+            Err(fault @ (Fault::Duplicate(_) | Fault::Stale)) if deadline.has_passed() => {
+                return Err(Fault::Refused(fault.to_string()));
+            }
+            Err(Fault::Duplicate(_) | Fault::Stale) => deadline.pause(RETRY_MIN).await,
+            other => return other,
+        }
+    }
+}
+
 /// Half of it at least; those who lost together do not come back together.
 fn jittered(pause: Duration) -> Duration {
     let random = u32::from(promethean_event::EventId::generate().as_bytes()[15]);
