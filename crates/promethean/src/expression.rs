@@ -101,12 +101,6 @@ impl EventValues {
         ]))
     }
 
-    /// The payload.
-    pub const fn payload(&self) -> &Value {
-        let [payload, ..] = &self.0;
-        payload
-    }
-
     /// What an expression over [`EVENT_NAMES`] makes of them.
     pub fn evaluate(&self, formula: &Formula) -> Result<Value, String> {
         formula.evaluate(&self.0.each_ref())

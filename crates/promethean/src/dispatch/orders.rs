@@ -191,8 +191,9 @@ impl ActiveGroup {
         let (group, number) = (self.name.clone(), lane.id().get());
         let request = Request { group, lane: number, order, at_ms, answer: None };
         let key = request_key()?;
-        let value = Payload::of(&request).ok();
-        let put = Put { space: REQUESTS, key: key.clone(), value, expect: Some(0) };
+        let value = Payload::of(&request);
+        let value = value.map_err(|error| ReadError::Failed(format!("a request: {error}")))?;
+        let put = Put { space: REQUESTS, key: key.clone(), value: Some(value), expect: Some(0) };
         store.put(vec![put]).await?;
         let begun = Stopwatch::start();
         loop {
@@ -273,7 +274,13 @@ impl ActiveGroup {
         if request.answer.is_none() {
             return;
         }
-        let value = Payload::of(&request).ok();
+        let value = match Payload::of(&request) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                tracing::warn!(group = %self.name, %error, "an answer cannot be written");
+                return;
+            }
+        };
         let put = Put { space: REQUESTS, key: entry.key, value, expect: Some(entry.version) };
         match self.site.store.put(vec![put]).await {
             // Withdrawn, or heard twice and answered once.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::record::Refused;
 use super::runner::{JobError, Jobs};
-use super::spec::{ReplaySpec, ReplayTarget};
+use super::spec::ReplaySpec;
 use crate::error::PublishError;
 use crate::registry::KnownStamps;
 use crate::store::{Lane, PageLimit, Read, TopicId};
@@ -149,12 +149,5 @@ fn refuse(plan: &mut ReplayPlan, stored: &crate::store::Stored, why: String) {
         let event = &stored.event;
         let position = format!("{}/{}/{}", event.topic, event.partition.get(), event.offset);
         plan.refusals.push(Refused { position, id: event.id, why });
-    }
-}
-
-impl ReplayPlan {
-    /// Who gets it.
-    pub fn target(&self) -> &ReplayTarget {
-        &self.replay.to
     }
 }

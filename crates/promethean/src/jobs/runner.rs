@@ -33,6 +33,9 @@ pub enum JobError {
     /// The job is over.
     #[error("the job is {0} already")]
     Over(&'static str),
+    /// Its record cannot be written.
+    #[error("the job's record cannot be written: {0}")]
+    Malformed(String),
     /// A topic was removed, or is another one now.
     #[error("topic {0} is not the one that the job began with")]
     TopicReplaced(promethean_event::Topic),
@@ -224,8 +227,9 @@ impl Jobs {
 
     async fn keep(&self, job: &JobRecord) -> Result<(), JobError> {
         let key = Key::new(job.id.to_string()).map_err(|_| JobError::Unknown(job.id))?;
-        let value = Payload::of(job).ok();
-        Ok(self.bus().store().put(vec![Put { space: SPACE, key, value, expect: None }]).await?)
+        let value = Payload::of(job).map_err(|error| JobError::Malformed(error.to_string()))?;
+        let put = Put { space: SPACE, key, value: Some(value), expect: None };
+        Ok(self.bus().store().put(vec![put]).await?)
     }
 
     /// Old jobs that are over go.
