@@ -8,7 +8,7 @@ use crate::bus::Bus;
 use crate::decode::{Reads, Want};
 use crate::error::PublishError;
 use crate::reader::Decoded;
-use crate::registry::{Evolution, EvolutionError, RegisterError, Stage};
+use crate::registry::{Evolution, EvolutionError, Stage};
 use crate::store::{PageLimit, ReadError};
 
 /// Unreadable events that are listed; the others are counted.
@@ -97,7 +97,7 @@ impl Bus {
         // First looked at, then written: an event that cannot be read is found before anything is
         // done.
         self.replay_as(topic, evolution.to, None, &mut report).await?;
-        let mut objections = self.old_readers(topic, evolution.from).await?;
+        let mut objections = self.old_readers(topic, (evolution.from, evolution.to)).await?;
         if report.unreadable > 0 {
             let (count, to) = (report.unreadable, evolution.to);
             let first = report.examples.first().map(|first| {
@@ -120,30 +120,20 @@ impl Bus {
         Ok(report)
     }
 
-    /// Groups that ask for the version that is left.
-    async fn old_readers(&self, topic: &Topic, from: u32) -> Result<Vec<String>, CutOverError> {
-        let store = self.store();
-        let mut found = Vec::new();
-        for group in store.groups().await? {
-            let Some(record) = store.group(group.clone()).await? else {
-                continue;
-            };
-            let Ok(settings) = record.settings.decode::<crate::GroupSettings>() else {
-                continue;
-            };
-            let asks = settings.reads_as.of(topic, None) == Want::Version(from);
-            if asks && settings.reads(topic) && !self.has_way_back(topic).await? {
-                found.push(format!("group {group} reads version {from}, and has no way to it"));
-            }
+    /// Groups that ask for the version that is left, if the new one cannot be brought to it.
+    async fn old_readers(
+        &self,
+        topic: &Topic,
+        (from, to): (u32, u32),
+    ) -> Result<Vec<String>, CutOverError> {
+        let schemas = self.schemas();
+        if schemas.has_way(topic, (to, from)).await.map_err(EvolutionError::from)? {
+            return Ok(Vec::new());
         }
-        Ok(found)
-    }
-
-    /// Whether events of the new version can be brought to the old one.
-    async fn has_way_back(&self, topic: &Topic) -> Result<bool, CutOverError> {
-        let latest = self.schemas().latest(topic).await;
-        let latest = latest.map_err(|error: RegisterError| EvolutionError::from(error))?;
-        Ok(latest.is_some_and(|latest| latest.down.is_some()))
+        let readers = schemas.readers(topic).await?.into_iter();
+        let asks = readers.filter(|reader| reader.reads.of(topic, None) == Want::Version(from));
+        let object = |group| format!("group {group} reads version {from}, and has no way to it");
+        Ok(asks.map(|reader| object(reader.group)).collect())
     }
 
     /// Reads everything that is stored in the form of a version, and adds it to another topic.

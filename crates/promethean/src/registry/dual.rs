@@ -4,6 +4,8 @@
 //! A copy has an id that is made from the original's, so that publishing again adds nothing, and a
 //! header that says which event it is a copy of.
 
+use std::borrow::Cow;
+
 use promethean_event::{EventId, NewEvent, Payload, SCHEMA_VERSION, Topic};
 use serde_json::Value;
 
@@ -36,20 +38,23 @@ pub(super) fn copies(
         let path = subject
             .path(written, version)
             .map_err(|hop| fail(format!("there is no caster from {} to {}", hop.from, hop.to)))?;
-        let payload = if path.iter().all(|hop| hop.is_same()) {
-            event.payload.clone()
+        let is_same = path.iter().all(|hop| hop.is_same());
+        let value = if is_same {
+            Cow::Borrowed(&payload)
         } else {
             let cast = walk(&path, payload.clone(), &|name| registry.function(name));
-            Payload::of(&cast.map_err(fail)?).map_err(|error| fail(error.to_string()))?
+            Cow::Owned(cast.map_err(fail)?)
         };
         let target = subject.versions.get(&version);
         let target = target.ok_or_else(|| fail("it is not registered".to_owned()))?;
-        let value: Value = payload.decode().map_err(|error| fail(error.to_string()))?;
         let rules = target.document.validator();
         if !rules.is_valid(&value) {
             let mismatches = rules.mismatches(&value);
             return Err(fail(format!("the result does not match{}", places(&mismatches))));
         }
+        // What needs no change is not printed anew.
+        let payload = if is_same { Ok(event.payload.clone()) } else { Payload::of(&*value) };
+        let payload = payload.map_err(|error| fail(error.to_string()))?;
         copies.push(copy(event, version, payload).map_err(fail)?);
     }
     Ok(copies)

@@ -86,7 +86,7 @@ pub enum WhyRefused {
         only: u32,
     },
     /// The version is not written any more.
-    #[error("is of version {version}, which is retired; write by {current:?}")]
+    #[error("is of version {version}, which is retired{}", instead(*.current))]
     Retired {
         /// What it says.
         version: u32,
@@ -112,6 +112,11 @@ pub enum WhyRefused {
     /// It has as many headers as there may be, and needs one more.
     #[error("has no room for the header {SCHEMA_VERSION}; leave one header out")]
     NoRoom,
+}
+
+/// What to write by instead, if there is something.
+fn instead(current: Option<u32>) -> String {
+    current.map(|version| format!("; write by version {version}")).unwrap_or_default()
 }
 
 /// What the check of a batch has found.

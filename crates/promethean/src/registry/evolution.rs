@@ -158,13 +158,14 @@ impl Schemas {
         forced: Option<String>,
     ) -> Result<Evolution, EvolutionError> {
         let now = self.registry.clock.now();
+        let registrys = self.registry_policy().await.map_err(RegisterError::from)?.topics;
         change(&self.registry, topic, |_, record| {
             let evolution = started(topic, record)?;
             let Evolution { from, to, before, .. } = evolution.clone();
             evolution.stage = Stage::CutOver;
             evolution.changed_at = now;
             evolution.forced.extend(forced.clone());
-            restore_policy(record, before);
+            restore_policy(record, before, &registrys);
             retire(record, from, true);
             retire(record, to, false);
             Ok(())
@@ -193,6 +194,7 @@ impl Schemas {
             )]));
         }
         let now = self.registry.clock.now();
+        let registrys = self.registry_policy().await.map_err(RegisterError::from)?.topics;
         change(&self.registry, topic, |_, record| {
             let Some(evolution) = record.evolution.as_mut() else {
                 return Err(EvolutionError::NotStarted(topic.clone()));
@@ -201,7 +203,7 @@ impl Schemas {
             evolution.changed_at = now;
             evolution.forced.extend(force.clone());
             let before = evolution.before.clone();
-            restore_policy(record, before);
+            restore_policy(record, before, &registrys);
             retire(record, from, false);
             retire(record, to, true);
             Ok(())
@@ -260,14 +262,18 @@ fn started<'a>(
 }
 
 /// What the change has set goes back to what it was; what others have set since stays.
-fn restore_policy(record: &mut TopicRecord, before: Option<TopicPolicy>) {
+/// A topic that had no policy of its own follows the registry's again.
+fn restore_policy(record: &mut TopicRecord, before: Option<TopicPolicy>, registrys: &TopicPolicy) {
     let Some(now) = record.policy.as_mut() else {
         record.policy = before;
         return;
     };
-    let before = before.unwrap_or_default();
-    now.dual_write = before.dual_write;
-    now.unversioned = before.unversioned;
+    let meant = before.as_ref().unwrap_or(registrys);
+    now.dual_write.clone_from(&meant.dual_write);
+    now.unversioned = meant.unversioned;
+    if before.is_none() && now == registrys {
+        record.policy = None;
+    }
 }
 
 fn retire(record: &mut TopicRecord, version: u32, retired: bool) {

@@ -34,6 +34,8 @@ mod enforce;
 
 mod dual;
 
+mod readers;
+
 mod retire;
 
 mod evolution;

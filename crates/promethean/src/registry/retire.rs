@@ -9,8 +9,7 @@ use super::registration::RegisterError;
 use super::subject::Subject;
 use super::{Registry, dual};
 use crate::decode::{Want, parse_version};
-use crate::settings::GroupSettings;
-use crate::store::{PageLimit, Put, Read, ReadError, SaveError};
+use crate::store::{Put, ReadError, SaveError};
 
 /// Why a version was not retired or removed.
 #[derive(Debug, thiserror::Error)]
@@ -136,13 +135,10 @@ impl Registry {
         if subject.policy.dual_write.contains(&version) {
             return Err(RetireError::DualWritten(version));
         }
-        for group in self.store.groups().await? {
-            let record = self.store.group(group.clone()).await?;
-            let settings = record.and_then(|r| r.settings.decode::<GroupSettings>().ok());
-            let reads = settings.filter(|settings| settings.reads(topic));
-            if reads.is_some_and(|s| s.reads_as.of(topic, None) == Want::Version(version)) {
-                return Err(RetireError::StillRead { version, group });
-            }
+        let mut readers = self.readers(topic).await?.into_iter();
+        let wanted = Want::Version(version);
+        if let Some(reader) = readers.find(|reader| reader.reads.of(topic, None) == wanted) {
+            return Err(RetireError::StillRead { version, group: reader.group });
         }
         // Events without a version are of the oldest one, which this is.
         let mut events = self.count_stored(topic, |said| said.is_none_or(|v| v == version)).await?;
@@ -158,30 +154,14 @@ impl Registry {
     async fn count_stored(
         &self,
         topic: &Topic,
-        counts: impl Fn(Option<u32>) -> bool + Send,
+        counts: impl Fn(Option<u32>) -> bool + Send + Sync,
     ) -> Result<u64, ReadError> {
-        let topics = self.store.topics();
-        let Some(entry) = topics.get(topic) else {
-            return Ok(0);
-        };
         let mut events = 0;
-        for lane in entry.lanes() {
-            let bounds = self.store.bounds(lane).await?;
-            let mut from = bounds.start;
-            while from < bounds.next {
-                let read = Read::From { lane, from, limit: PageLimit::default() };
-                let page = self.store.read(read).await?;
-                for stored in &page.events {
-                    let said = stored.event.headers.get(SCHEMA_VERSION).and_then(parse_version);
-                    let gone = stored.event.key.is_some() && stored.event.payload.is_tombstone();
-                    events += u64::from(!gone && counts(said));
-                }
-                if page.next == from {
-                    break;
-                }
-                from = page.next;
-            }
-        }
+        self.each_stored(topic, |stored| {
+            let said = stored.event.headers.get(SCHEMA_VERSION).and_then(parse_version);
+            events += u64::from(counts(said));
+        })
+        .await?;
         Ok(events)
     }
 }

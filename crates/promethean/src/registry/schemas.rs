@@ -7,6 +7,7 @@ use super::evidence::Candidate;
 use super::hop::Hop;
 use super::plan::Plan;
 use super::policy::{PayloadPolicy, RegistryPolicy, TopicPolicy};
+use super::readers::TopicReader;
 use super::record::{ALL_TOPICS, TOPICS, encode};
 use super::registration::{Outcome, RegisterError, Registered, Registration};
 use super::retire::RetireError;
@@ -238,8 +239,21 @@ impl Schemas {
     }
 
     pub(super) async fn known(&self, topic: &Topic) -> Result<Arc<Subject>, RegisterError> {
-        self.registry.catalog().await?;
         self.registry.fresh(topic).await
+    }
+
+    /// The groups that read a topic.
+    pub(crate) async fn readers(&self, topic: &Topic) -> Result<Vec<TopicReader>, ReadError> {
+        self.registry.readers(topic).await
+    }
+
+    /// Whether events of one version can be brought to another.
+    pub(crate) async fn has_way(
+        &self,
+        topic: &Topic,
+        (from, to): (u32, u32),
+    ) -> Result<bool, RegisterError> {
+        Ok(self.known(topic).await?.path(from, to).is_ok())
     }
 }
 

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::Registry;
 use super::evidence::Examined;
 use super::plan::{Objection, ReaderFate, ReaderPlan};
+use super::readers::TopicReader;
 use super::registration::Sample;
 use super::subject::walk;
 use crate::decode::{Want, WhyUnreadable, parse_version};
 use crate::limits::OBJECTIONS_MAX;
-use crate::settings::GroupSettings;
 use crate::store::{Lane, PageLimit, Read, ReadError};
 
 /// Whether a stored event is good.
@@ -137,27 +137,19 @@ impl Registry {
     /// Asks whether every group that declares a version could still be served.
     pub(super) async fn ask_groups(&self, examined: &mut Examined) -> Result<(), ReadError> {
         let topic = examined.subject.topic.clone();
-        for group in self.store.groups().await? {
-            let Some(record) = self.store.group(group.clone()).await? else {
-                continue;
-            };
-            let Ok(settings) = record.settings.decode::<GroupSettings>() else {
-                continue;
-            };
-            if !settings.reads(&topic) {
-                continue;
-            }
-            let missing = examined.missing_for(settings.reads_as.of(&topic, None));
-            let fate = match (&settings.reads_as, &missing) {
+        for TopicReader { group, reads } in self.readers(&topic).await? {
+            let want = reads.of(&topic, None);
+            let missing = examined.missing_for(want);
+            let fate = match (want, &missing) {
                 (_, Some(_)) => ReaderFate::Breaks,
-                (reads, None) if reads.of(&topic, None) == Want::Written => examined.unasked(),
+                (Want::Written, None) => examined.unasked(),
                 (_, None) => ReaderFate::Good,
             };
-            if let Some((reads, from, to)) = missing {
-                let group = group.clone();
+            if let Some((version, from, to)) = missing {
+                let (group, reads) = (group.clone(), version);
                 examined.plan.objections.push(Objection::BreaksGroup { group, reads, from, to });
             }
-            examined.plan.readers.push(ReaderPlan { group, reads: settings.reads_as, fate });
+            examined.plan.readers.push(ReaderPlan { group, reads, fate });
         }
         Ok(())
     }

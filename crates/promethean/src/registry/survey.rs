@@ -85,7 +85,7 @@ impl Registry {
     }
 
     /// Shows every stored event of a topic, but for tombstones.
-    async fn each_stored(
+    pub(super) async fn each_stored(
         &self,
         topic: &Topic,
         mut show: impl FnMut(&Stored) + Send,

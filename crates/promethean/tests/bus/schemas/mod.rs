@@ -1,6 +1,7 @@
 //! Schemas on the bus: each trap of the notes has a test that fails on it.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is how a test reports")]
 
+mod change;
 mod dual_write;
 mod enforcement;
 mod evolution;
