@@ -194,7 +194,8 @@ fn problems() {
     let mut text = format!(
         "# Problems\n\n{MADE}\n\n\
          A refusal is a problem document (RFC 9457): `type`, `title`, `status`, `code`, `detail`,\n\
-         `instance`, `retryable` and sometimes `retry_ms`. The `code` is stable: programs go by it.\n\n\
+         `instance`, `retryable` and sometimes `retry_ms`. The `code` is stable: programs go by it.\n\
+         The `type` is a name and not the address of a page: there is nothing to be fetched from it.\n\n\
          | code | status | try again | what it means |\n| --- | --- | --- | --- |\n"
     );
     for code in Code::ALL {

@@ -1,7 +1,7 @@
 /**
- * The `EventBus` of the notes over a server: same names, same signatures, so that code written for
- * them moves by changing an import. What it promises is what the server promises: acks move the
- * cursor past a gapless run only, leases and attempts are counted there.
+ * A small `EventBus` over a server, with the names and signatures of buses in memory, so that code
+ * written for one of those moves by changing an import. What it promises is what the server
+ * promises: acks move the cursor past a gapless run only, leases and attempts are counted there.
  */
 import { Bus, type BusOptions } from "./bus.js";
 import type { Consumer } from "./consumer.js";

@@ -41,13 +41,13 @@ pub(crate) use outbox::Outbox;
 pub(crate) use state::{Done, Session, Success};
 pub(crate) use subscription::{Feed, Subscription};
 
-/// The protocol beyond that of the notes, as it is negotiated.
+/// The protocol beyond that of plain clients, as it is negotiated.
 pub(crate) const PROTOCOL: &str = "prom.v1";
 
 /// What a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// The frames of the notes: acks by id, one event per frame.
+    /// Nothing was negotiated: acks by id, one event per frame.
     Plain,
     /// `prom.v1`: HELLO, tokens, credits, batches, resume.
     V1,

@@ -14,7 +14,7 @@ const fn allowed(folder: &'static str, uses: &'static [&'static str]) -> Allowed
     Allowed { folder, uses, uses_in_tests: &[] }
 }
 
-/// In the order of `ARCHITECTURE.md`, which gives the reasons. Holds crates that do not exist yet.
+/// In the order of `ARCHITECTURE.md`, which gives the reasons.
 const ALLOWED: &[Allowed] = &[
     allowed("event", &[]),
     allowed("schema", &["event"]),

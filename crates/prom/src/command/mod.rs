@@ -131,7 +131,7 @@ pub(crate) enum Command {
 pub(crate) enum Status {
     Done,
     Failed,
-    /// What was typed makes no sense, or was not confirmed.
+    /// What was typed or given makes no sense, or was not confirmed.
     Usage,
     /// Nobody answers; trying again may help.
     Unreachable,
@@ -142,7 +142,7 @@ pub(crate) enum Status {
     Conflict,
     /// Too much, too fast.
     Limited,
-    /// Some of it failed.
+    /// Some of it failed, or could not be decided.
     Partial,
     /// Did not start, since what it was told is not safe or makes no sense.
     Misconfigured,
@@ -177,13 +177,16 @@ impl Status {
         match self {
             Self::Done => ("done", "Done"),
             Self::Failed => ("failed", "It failed"),
-            Self::Usage => ("usage", "The command is not understood, or was not confirmed"),
+            Self::Usage => (
+                "usage",
+                "The command or a file it was given is not understood, or it was not confirmed",
+            ),
             Self::Unreachable => ("unreachable", "The server cannot be reached"),
             Self::NotFound => ("not_found", "There is no such thing"),
             Self::Denied => ("denied", "Not known, or not allowed"),
             Self::Conflict => ("conflict", "The state does not allow this"),
             Self::Limited => ("limited", "Too much, too fast"),
-            Self::Partial => ("partial", "Some of it failed"),
+            Self::Partial => ("partial", "Some of it failed, or could not be decided"),
             Self::Misconfigured => ("misconfigured", "The settings are not safe or make no sense"),
             Self::FoundProblems => ("found_problems", "It ran, and found problems"),
             Self::Interrupted => ("interrupted", "Interrupted"),

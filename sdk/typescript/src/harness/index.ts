@@ -93,7 +93,7 @@ export class Harness implements AsyncDisposable {
     return bus;
   }
 
-  /** The bus of the notes, over the same server. */
+  /** The small bus of `promethean/eventbus`, over the same server. */
   eventBus(): RemoteEventBus {
     return new RemoteEventBus(this.bus);
   }

@@ -1,4 +1,4 @@
-/** The `EventBus` of the notes, for Node. */
+/** The small `EventBus` of `eventbus.ts`, for Node. */
 import { type BusOptions, Bus as PlainBus } from "../bus.js";
 import { RemoteEventBus as PlainEventBus } from "../eventbus.js";
 import { Bus } from "./index.js";
