@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::conformance::wait_for;
-use crate::replica_set::{database, url};
+use crate::replica_set::{database, drop_database, url};
 
 /// A collection, a bus, and a feed between them.
 struct Stage {
@@ -152,7 +152,7 @@ impl Stage {
 
     async fn end(self, running: Running) {
         running.stop().await;
-        self.database.drop().await.unwrap();
+        drop_database(self.database.name()).await;
     }
 }
 
@@ -557,7 +557,7 @@ fn a_feed_is_paused_resumed_and_removed() {
         assert_eq!(running.task.await.unwrap(), FeedEnd::Removed);
         let unknown = stage.feeds.pause("items").await;
         assert!(matches!(unknown, Err(FeedsError::Unknown(_))));
-        stage.database.drop().await.unwrap();
+        drop_database(stage.database.name()).await;
     });
 }
 

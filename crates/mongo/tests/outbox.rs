@@ -15,7 +15,7 @@ use promethean_harness::conformance::outbox::{Ending, OutboxPlace, run};
 use promethean_mongo::outbox::MongoOutbox;
 
 use crate::conformance::wait_for;
-use crate::replica_set::{database, url};
+use crate::replica_set::{database, drop_database, url};
 
 #[derive(Debug)]
 struct MongoPlace {
@@ -132,7 +132,7 @@ fn adding_outside_a_transaction_is_refused() {
         let refused = place.outbox.add(&mut session, &event).await;
         assert!(matches!(refused, Err(AddError::NoTransaction)), "{refused:?}");
         assert_eq!(place.outbox.stats().await.unwrap().pending, 1);
-        place.database.drop().await.unwrap();
+        drop_database(place.database.name()).await;
     });
 }
 
@@ -171,7 +171,7 @@ fn plain_documents_are_rows() {
         assert_eq!(full.payload.as_str(), r#"{"at":{"$date":"1970-01-01T00:00:00Z"}}"#);
         assert_eq!((full.headers.get("x-a"), full.ts.millis()), (Some("1"), 5));
         assert!(reason(3).contains("`_id`"), "{}", reason(3));
-        place.database.drop().await.unwrap();
+        drop_database(place.database.name()).await;
     });
 }
 
@@ -191,7 +191,7 @@ fn rows_are_placed_by_the_server() {
         let rows = place.outbox.table().claim(wish()).await.unwrap().rows;
         let claimed: Vec<_> = rows.into_iter().map(|row| row.content.unwrap()).collect();
         assert_eq!(claimed, events);
-        place.database.drop().await.unwrap();
+        drop_database(place.database.name()).await;
     });
 }
 
@@ -230,6 +230,6 @@ fn no_step_reads_the_outbox_through() {
         let through = doc! { "ns": &ns, "planSummary": { "$regex": "COLLSCAN" } };
         let through = profile.find_one(through).await.unwrap();
         assert!(through.is_none(), "read through: {through:#?}");
-        place.database.drop().await.unwrap();
+        drop_database(place.database.name()).await;
     });
 }

@@ -1,7 +1,11 @@
 //! The replica set that the tests run against, and databases in it.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
 use mongodb::Client;
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, Document, doc};
 
 /// The connection string of the replica set. There is no test without one.
 pub(crate) fn url() -> String {
@@ -27,6 +31,31 @@ pub(crate) fn database() -> String {
 
 pub(crate) async fn drop_database(name: &str) {
     let client = Client::with_uri_str(url()).await.unwrap();
-    client.database(name).drop().await.unwrap();
-    client.database("admin").run_command(doc! { "ping": 1 }).await.unwrap();
+    let database = client.database(name);
+    let mut dropping = pin!(database.drop().into_future());
+    // It waits for the transactions that stores which crashed have left open, and the server gives
+    // those up after a minute only.
+    while tokio::time::timeout(LEFT_OPEN, &mut dropping).await.map(Result::unwrap).is_err() {
+        end_transactions_left_open(&client).await;
+    }
+}
+
+/// Nobody goes on with a transaction that has rested for so long: they take milliseconds.
+const LEFT_OPEN: Duration = Duration::from_secs(1);
+
+async fn end_transactions_left_open(client: &Client) {
+    let admin = client.database("admin");
+    let rests = doc! { "$gt": LEFT_OPEN.as_micros() as i64 };
+    let left_open = [
+        doc! { "$currentOp": { "idleSessions": true } },
+        doc! { "$match": { "type": "idleSession", "transaction.timeInactiveMicros": rests } },
+    ];
+    let found: Vec<Document> =
+        admin.aggregate(left_open).await.unwrap().try_collect().await.unwrap();
+    let id = |session: &Document| {
+        let id = session.get_document("lsid").unwrap().get("id").unwrap();
+        Bson::Document(doc! { "id": id.clone() })
+    };
+    let sessions: Vec<Bson> = found.iter().map(id).collect();
+    admin.run_command(doc! { "killSessions": sessions }).await.unwrap();
 }
