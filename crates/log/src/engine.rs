@@ -7,6 +7,7 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
     RwLockWriteGuard,
 };
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -307,6 +308,8 @@ struct UpkeepState {
     next_spare: u64,
     /// How often the bell was rung.
     rung: u64,
+    /// Those who wait for a spare file that is being filled.
+    hurried: usize,
     stopping: bool,
 }
 
@@ -326,6 +329,15 @@ impl Upkeep {
     /// Only one spare file is filled at a time.
     pub(crate) fn filling(&self) -> MutexGuard<'_, ()> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, for one who waits: whoever is filling takes no more rests.
+    pub(crate) fn filling_at_once(&self) -> MutexGuard<'_, ()> {
+        self.lock().hurried += 1;
+        self.bell.notify_all();
+        let filling = self.filling();
+        self.lock().hurried -= 1;
+        filling
     }
 
     /// A name for a spare file that no other has.
@@ -375,6 +387,14 @@ impl Upkeep {
 
     pub(crate) fn stopping(&self) -> bool {
         self.lock().stopping
+    }
+
+    /// Waits for a time, unless somebody waits for the filler; false when the log closes.
+    pub(crate) fn rest(&self, time: Duration) -> bool {
+        let going = |state: &mut UpkeepState| !state.stopping && state.hurried == 0;
+        let rested = self.bell.wait_timeout_while(self.lock(), time, going);
+        let (state, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        !state.stopping
     }
 
     /// How often the bell was rung so far: for one who starts to listen.

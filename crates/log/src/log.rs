@@ -21,6 +21,7 @@ use crate::options::{Drive, Options};
 use crate::queue::Request;
 use crate::read::{LaneReader, MergedReader, Page, PageLimit};
 use crate::recovery::{self, OpenReport};
+use crate::roll::Pace;
 use crate::segment::Record;
 use crate::ticket::Ticket;
 use crate::topic::{Lane, TopicDefinition, TopicId};
@@ -275,7 +276,7 @@ impl Log {
     /// measurements.
     pub fn settle(&self) -> Result<(), ReadError> {
         upkeep::index_sealed(&self.engine)?;
-        upkeep::fill_spares(&self.engine)?;
+        upkeep::fill_spares(&self.engine, Pace::AtOnce)?;
         Ok(())
     }
 

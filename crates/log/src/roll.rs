@@ -8,8 +8,9 @@ use std::io;
 use std::ops::Range;
 
 use crate::catalog::CatalogEntry;
+use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
-use crate::engine::{Engine, Site, Spare};
+use crate::engine::{Engine, Site, Spare, Upkeep};
 use crate::limits::{FRAME_BYTES_MAX, SEGMENT_BYTES_LIMIT};
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName,
@@ -18,9 +19,21 @@ use crate::writer::{OpenSegment, WriteError};
 
 /// Filled on the spot when there is no spare; larger ones grow as they are written.
 const FILL_NOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
-const FILL_BYTES: u64 = 1024 * 1024;
 /// Zeroes between two syncs.
-const FILL_SYNC_BYTES: u64 = 8 * 1024 * 1024;
+const FILL_BYTES: u64 = 1024 * 1024;
+/// How long the filler rests after each of them, as a multiple of what they took: it has a tenth of
+/// the disk's time at most. A log that grows faster than that goes on in files that grow with it,
+/// where a sync costs more, but less than to write everything twice.
+const FILL_REST: u32 = 9;
+
+/// How fast spare files are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Behind publishers, who have the disk first.
+    Resting,
+    /// Somebody waits for it.
+    AtOnce,
+}
 
 /// What a new segment is for.
 #[derive(Debug)]
@@ -135,9 +148,12 @@ fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
 }
 
 /// Makes a spare file ahead of need, if there are too few. For the upkeep.
-pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
+pub(crate) fn fill_spare(engine: &Engine, pace: Pace) -> Result<bool, io::Error> {
     let site = &engine.site;
-    let _one_at_a_time = site.upkeep.filling();
+    let _one_at_a_time = match pace {
+        Pace::Resting => site.upkeep.filling(),
+        Pace::AtOnce => site.upkeep.filling_at_once(),
+    };
     if site.upkeep.spare_count() >= site.options.spare_segments {
         return Ok(false);
     }
@@ -148,25 +164,36 @@ pub(crate) fn fill_spare(engine: &Engine) -> Result<bool, io::Error> {
     }
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name)?;
-    // Synced here, so that the first sync of the segment does not have to; and piece by piece, so
-    // that a publisher's sync never has to wait for a whole segment of zeroes before it.
-    if let Err(error) = fill_synced(&*file, bytes) {
-        discard(site, &name);
-        return Err(error);
+    match fill_synced(&site.upkeep, &*file, bytes, pace) {
+        Ok(true) => site.upkeep.put_spare(Spare { name, file, bytes }),
+        Ok(false) => {
+            discard(site, &name);
+            return Ok(false);
+        }
+        Err(error) => {
+            discard(site, &name);
+            return Err(error);
+        }
     }
-    site.upkeep.put_spare(Spare { name, file, bytes });
     Ok(true)
 }
 
-fn fill_synced(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+/// Fills a file with zeroes; false if the log closed meanwhile. Synced here, so that the first sync
+/// of the segment does not have to; and piece by piece, so that a publisher's sync never has to wait
+/// for much of it.
+fn fill_synced(upkeep: &Upkeep, file: &dyn DiskFile, bytes: u64, pace: Pace) -> io::Result<bool> {
     let mut position = 0;
     while position < bytes {
-        let end = bytes.min(position + FILL_SYNC_BYTES);
+        let begun = Stopwatch::start();
+        let end = bytes.min(position + FILL_BYTES);
         fill(file, position..end)?;
         file.sync_data()?;
         position = end;
+        if pace == Pace::Resting && !upkeep.rest(begun.elapsed() * FILL_REST) {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn fill(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {

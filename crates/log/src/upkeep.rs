@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::SegmentIndex;
-use crate::roll;
+use crate::roll::{self, Pace};
 use crate::writer::Writer;
 
 /// How far the upkeep stands back behind publishers and readers: side files can wait, but a spare
@@ -58,7 +58,7 @@ fn keep_spares(engine: &Engine) {
     loop {
         // A disk that is full or fails shows itself to the publishers; here it only means that no
         // spare is ready.
-        drop(fill_spares(engine));
+        drop(fill_spares(engine, Pace::Resting));
         if !engine.site.upkeep.wait(&mut bell) {
             return;
         }
@@ -88,8 +88,8 @@ fn stand_back(niceness: i32) {
 }
 
 /// Fills spare files until there are enough of them.
-pub(crate) fn fill_spares(engine: &Engine) -> io::Result<()> {
-    while roll::fill_spare(engine)? {}
+pub(crate) fn fill_spares(engine: &Engine, pace: Pace) -> io::Result<()> {
+    while roll::fill_spare(engine, pace)? {}
     Ok(())
 }
 
@@ -114,6 +114,6 @@ fn next_unindexed(engine: &Engine) -> Option<Arc<Segment>> {
 
 /// One round of everything, for a caller who drives the log.
 pub(crate) fn round(engine: &Engine) -> Result<(), ReadError> {
-    roll::fill_spare(engine)?;
+    roll::fill_spare(engine, Pace::AtOnce)?;
     index_sealed(engine)
 }
