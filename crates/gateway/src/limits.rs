@@ -78,6 +78,8 @@ pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 pub const BAD_FRAMES_MAX: u32 = 5;
 /// Publishes of one connection under way at once; beyond it, nothing is read.
 pub const PIPELINE_MAX: usize = 4_096;
+/// Messages of one connection that are heard without a look at anything else in between.
+pub const MESSAGES_AT_ONCE: usize = 64;
 /// Bytes waiting to be sent beyond which no further events are fetched for a connection.
 pub const OUTBOX_EVENTS_BYTES: usize = 1024 * 1024;
 /// Most events out to one subscription.

@@ -50,11 +50,11 @@ pub(super) async fn run(
     // The first poll hands the events to the store, so that publishes stand there in the order in
     // which they came. A topic that has to be made first is waited for: later ones must not pass.
     match (&mut storing).now_or_never() {
-        Some(done) => session.publishes.push_back(std::future::ready(done).boxed()),
-        None if all_known => session.publishes.push_back(storing),
+        Some(done) => session.publishes.push(std::future::ready(done).boxed()),
+        None if all_known => session.publishes.push(storing),
         None => {
             let done = storing.await;
-            session.publishes.push_back(std::future::ready(done).boxed());
+            session.publishes.push(std::future::ready(done).boxed());
         }
     }
     Ok(())

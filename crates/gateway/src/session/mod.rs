@@ -10,17 +10,20 @@ mod fragments;
 
 mod outbox;
 
+mod pipeline;
+
 mod subscription;
 
 mod deadlines;
 
 mod state;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
+use futures_util::{FutureExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout_at;
@@ -32,7 +35,7 @@ use crate::attendance::Presence;
 use crate::command;
 use crate::edge::{Edge, stopped};
 use crate::http::Peer;
-use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, PIPELINE_MAX};
+use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE, PIPELINE_MAX};
 use crate::rejection::{Code, Rejection};
 use deadlines::Due;
 pub(crate) use fragments::Fragments;
@@ -111,21 +114,21 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
                     return Some(refusal);
                 }
             }
-            Some(done) = publishes.next(), if !publishes.is_empty() => session.answer(done),
+            done = publishes.next(), if !publishes.is_empty() => {
+                session.answer(done);
+                while let Some(done) = session.publishes.ready() {
+                    session.answer(done);
+                }
+            }
             Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),
             (number, told) = subscription::next(subscriptions), if room => {
                 session.deliver(number, told);
             }
-            message = stream.next(), if publishes.len() < PIPELINE_MAX => match message {
-                None => return None,
-                Some(Err(error)) => return Some(protocol_fault(&error)),
-                Some(Ok(Message::Close(_))) => return None,
-                Some(Ok(message)) => {
-                    if let Err(refusal) = receive(session, message).await {
-                        return Some(refusal);
-                    }
+            message = stream.next(), if publishes.len() < PIPELINE_MAX => {
+                if let ControlFlow::Break(end) = hear(session, stream, message).await {
+                    return end;
                 }
-            },
+            }
             // Nothing else is to be done at the moment: what was said goes out.
             () = std::future::ready(()), if unannounced => outbox.announce(),
             () = outbox.room(), if !room => {}
@@ -142,6 +145,33 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
             return Some(Rejection::plain(Code::SlowConsumer));
         }
     }
+}
+
+/// A message, and those that have come with it: what was sent together is handed over together,
+/// without a look at everything else in between. Ends as [`serve`] does.
+async fn hear(
+    session: &mut Session,
+    stream: &mut SplitStream<WebSocket>,
+    first: Option<Result<Message, tungstenite::Error>>,
+) -> ControlFlow<Option<Rejection>> {
+    let mut next = Some(first);
+    for _ in 0..MESSAGES_AT_ONCE {
+        let Some(message) = next else { break };
+        match message {
+            None | Some(Ok(Message::Close(_))) => return ControlFlow::Break(None),
+            Some(Err(error)) => return ControlFlow::Break(Some(protocol_fault(&error))),
+            Some(Ok(message)) => {
+                if let Err(refusal) = receive(session, message).await {
+                    return ControlFlow::Break(Some(refusal));
+                }
+            }
+        }
+        if session.publishes.len() >= PIPELINE_MAX {
+            break;
+        }
+        next = stream.next().now_or_never();
+    }
+    ControlFlow::Continue(())
 }
 
 /// One message. An error ends the connection.

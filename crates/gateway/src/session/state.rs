@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesOrdered, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
     Context, Corr, DeliveryToken, Gap, HelloLimits, Place, RefusedToken, ServerFrame, write_event,
@@ -15,6 +15,7 @@ use promethean_event::{Event, EventId, Offset, Partition};
 
 use super::deadlines::{Deadlines, Due};
 use super::outbox::Outbox;
+use super::pipeline::Pipeline;
 use super::subscription::{Counted, News, OutDelivery, Subscription};
 use super::{Dialect, Known, PROTOCOL};
 use crate::access::Principal;
@@ -63,7 +64,7 @@ pub(crate) struct Session {
     pub(crate) principal: Option<Principal>,
     pub(crate) subscriptions: BTreeMap<u32, Subscription>,
     pub(crate) numbers: u32,
-    pub(crate) publishes: FuturesOrdered<BoxFuture<'static, Done>>,
+    pub(crate) publishes: Pipeline,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(crate) bucket: Bucket,
     /// Since when every publish was refused for its rate.
@@ -102,7 +103,7 @@ impl Session {
             principal: None,
             subscriptions: BTreeMap::new(),
             numbers: 0,
-            publishes: FuturesOrdered::new(),
+            publishes: Pipeline::default(),
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
             abused: None,
