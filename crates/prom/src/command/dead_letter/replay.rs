@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::letter::{Letter, moment};
-use super::{LISTED_MAX, Selection, letters, named};
+use super::{LISTED_MAX, Selection, harm, letters, named};
 use crate::command::Status;
-use crate::consent::{Consent, Harm};
+use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach};
@@ -160,10 +160,6 @@ pub(super) async fn remove(
     let ask = |letter: &Letter| Ask::post(format!("/dead-letters/{}/discard", letter.id));
     let outcome = each(&found, reach, output, (None, &ask)).await?;
     finish(&outcome, "given up", reach, output)
-}
-
-fn harm(reach: &Reach) -> Harm<'static> {
-    if reach.is_protected() { Harm::Severe("dlq") } else { Harm::Moderate }
 }
 
 /// What is asked of the server about one dead letter.
