@@ -89,11 +89,15 @@ fn dead_letters_are_found_shown_replayed_mended_and_given_up() {
     assert!(shown.contains("not a heartbeat: missing field `pid`"), "{shown}");
     assert!(shown.contains(r#"payload    {"oops":1}"#) && shown.contains("attempts   1"));
 
+    let first = run(&["dlq", "replay", short, "--rate", "10", "--dry-run"]);
+    assert!(stderr(&first).contains("1 key has newer events"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("10/s, about 100 ms"), "{}", stderr(&first));
     let asked = run(&["dlq", "replay"]);
     assert_eq!(asked.status.code(), Some(2), "which?");
     let kind = kinds[0]["fingerprint"].as_str().unwrap();
     let plan = run(&["dlq", "replay", "--error", &kind[..8], "--dry-run"]);
     assert!(plan.status.success() && stderr(&plan).contains("replay 2 dead letters"));
+    assert!(!stderr(&plan).contains("newer"), "the newest is among them: {}", stderr(&plan));
     let replayed = lines(&["dlq", "replay", "--error", &kind[..8], "--yes"]);
     assert_eq!(replayed[0]["done"].as_array().unwrap().len(), 2);
     wait("dlq.heartbeat.received", "payload.original.payload.oops == 2 && payload.round == 1");

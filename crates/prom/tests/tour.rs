@@ -34,7 +34,9 @@ const TOUR: &[Part] = &[
     Run(BEAT),
     Prose("The projector has heard of it, and names the heartbeat as the cause of what it says:"),
     Run("prom tail process.state --key dev:stt:1 --since 1m -c 1"),
-    Prose("A view keeps the newest state of each process, and knows what it was at any time before:"),
+    Prose(
+        "A view keeps the newest state of each process, and knows what it was at any time before:",
+    ),
     Wait("prom view warm processes"),
     Run("prom at now processes dev:stt:1"),
     Prose("What is there, and who reads it, with the lag in events and in time:"),
