@@ -150,7 +150,7 @@ impl Bus {
         asked.extend(after.as_deref().map(|id| ("after", id)));
         asked.extend(query.fingerprint.as_deref().map(|kind| ("fingerprint", kind)));
         asked.extend(id.as_deref().map(|id| ("id", id)));
-        Ok(self.inner.http.ask(Ask::get("/dead-letters", &asked)).await?)
+        self.inner.http.ask(Ask::get("/dead-letters", &asked)).await
     }
 
     /// Replays dead letters. Each one is settled as soon as it is replayed, so that a replay that
