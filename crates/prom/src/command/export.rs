@@ -158,7 +158,9 @@ async fn write_events(
             };
         }
         if line.starts_with("{\"gap\":") {
-            output.progress(&format!("missing: {line}"));
+            let gap: serde_json::Value = serde_json::from_str(&line)?;
+            let gap = gap.get("gap").unwrap_or(&gap);
+            output.progress(&format!("missing: {}", super::tail::described(gap)));
             continue;
         }
         writeln!(into, "{line}")?;

@@ -101,8 +101,10 @@ async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Sta
     }
     let now = clock::now();
     let since = tail.since.as_ref().map(|text| times::parse(text, &now)).transpose()?;
-    if let Some(since) = since {
-        output.progress(&format!("since {}", since.echo(&now)));
+    match since {
+        Some(since @ When::After(_)) => output.progress(&since.echo(&now)),
+        Some(since) => output.progress(&format!("since {}", since.echo(&now))),
+        None => {}
     }
     if !shown.is_done() {
         follow(tail, reach, since, &mut shown).await?;
@@ -286,7 +288,20 @@ impl Shown<'_> {
 
     /// What is missing is said, on the other channel.
     fn gap(&self, gap: &serde_json::Value) {
-        self.output.progress(&format!("missing: {gap}"));
+        self.output.progress(&format!("missing: {}", described(gap)));
+    }
+}
+
+/// A gap in words; what is none, as it came.
+pub(super) fn described(gap: &serde_json::Value) -> String {
+    let number = |name: &str| gap.get(name).and_then(serde_json::Value::as_u64);
+    let text = |name: &str| gap.get(name).and_then(serde_json::Value::as_str);
+    match (text("topic"), number("partition"), number("from"), number("to"), text("reason")) {
+        (Some(topic), Some(partition), Some(from), Some(to), Some(reason)) => {
+            let last = to.saturating_sub(1).max(from);
+            format!("{topic}/{partition}, offsets {from} to {last} ({reason})")
+        }
+        _ => gap.to_string(),
     }
 }
 
@@ -346,4 +361,18 @@ fn line(event: &Event, topic: Option<usize>, width: usize, paint: output::Paint)
     let tags: String =
         event.tags.iter().map(|tag| format!("  {}", output::plain(tag.as_str()))).collect();
     format!("{}  {topic}{key:<width$}  …{end}  {payload}{tags}", paint.dim(&format!("{time:<12}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_told_in_words() {
+        let gap = serde_json::json!({
+            "topic": "a.b", "partition": 2, "from": 5, "to": 9, "reason": "trimmed",
+        });
+        assert_eq!(described(&gap), "a.b/2, offsets 5 to 8 (trimmed)");
+        assert_eq!(described(&serde_json::json!({ "id": 1 })), r#"{"id":1}"#);
+    }
 }
