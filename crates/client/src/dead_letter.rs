@@ -11,6 +11,7 @@ use crate::bus::Bus;
 use crate::code::Code;
 use crate::error::{DeadLetterError, GroupError};
 use crate::http::Ask;
+use crate::limits::DEAD_LETTERS_MAX;
 
 /// A dead letter with the id it is called by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,14 +104,38 @@ pub struct ReplayReport {
 #[derive(Deserialize)]
 struct Letters {
     dead_letters: Vec<Listed>,
+    /// Where to go on, if there may be more.
+    #[serde(default)]
+    next: Option<EventId>,
 }
 
 impl Bus {
-    /// Dead letters, oldest first by topic; 1,000 at most.
+    /// Dead letters, oldest first by topic; 10,000 at most.
     pub async fn dead_letters(
         &self,
         query: &DeadLetterQuery,
     ) -> Result<Vec<DeadLetterEntry>, DeadLetterError> {
+        let max = if query.max == 0 { DEAD_LETTERS_MAX } else { query.max.min(DEAD_LETTERS_MAX) };
+        let wanted = |letter: &Listed| query.ids.is_empty() || query.ids.contains(&letter.id);
+        let (mut found, mut after) = (Vec::new(), query.after);
+        loop {
+            let page = self.dead_letter_page(query, after).await?;
+            let left = max - found.len();
+            let letters = page.dead_letters.into_iter().filter(wanted).take(left);
+            found.extend(letters.map(DeadLetterEntry::from));
+            after = page.next;
+            if after.is_none() || found.len() == max {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn dead_letter_page(
+        &self,
+        query: &DeadLetterQuery,
+        after: Option<EventId>,
+    ) -> Result<Letters, DeadLetterError> {
+        let after = after.map(|id| id.to_string());
         // One is asked for by name; of several, the others are left out here.
         let id = query.ids.first().filter(|_| query.ids.len() == 1).map(EventId::to_string);
         let state = match query.state {
@@ -122,13 +147,10 @@ impl Bus {
         let mut asked = vec![("state", state), ("limit", "1000")];
         asked.extend(query.topics.as_ref().map(|topics| ("topic", topics.as_str())));
         asked.extend(query.group.as_ref().map(|group| ("group", group.as_str())));
+        asked.extend(after.as_deref().map(|id| ("after", id)));
         asked.extend(query.fingerprint.as_deref().map(|kind| ("fingerprint", kind)));
         asked.extend(id.as_deref().map(|id| ("id", id)));
-        let letters: Letters = self.inner.http.ask(Ask::get("/dead-letters", &asked)).await?;
-        let wanted = |letter: &Listed| query.ids.is_empty() || query.ids.contains(&letter.id);
-        let max = if query.max == 0 { usize::MAX } else { query.max };
-        let letters = letters.dead_letters.into_iter().filter(wanted).take(max);
-        Ok(letters.map(DeadLetterEntry::from).collect())
+        self.inner.http.ask(Ask::get("/dead-letters", &asked)).await
     }
 
     /// Replays dead letters. Each one is settled as soon as it is replayed, so that a replay that

@@ -46,3 +46,6 @@ pub const PROCESSING_MS: u64 = 5 * 60_000;
 pub const STOP_MS: u64 = 10_000;
 /// How often `caught_up` asks.
 pub const CAUGHT_UP_POLL_MS: u64 = 50;
+
+/// Dead letters that one listing has at most, as of an embedded bus.
+pub const DEAD_LETTERS_MAX: usize = 10_000;

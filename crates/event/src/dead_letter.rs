@@ -62,12 +62,14 @@ pub struct DeadLetterQuery {
     pub topics: Option<Pattern>,
     /// Given up by this group.
     pub group: Option<GroupName>,
-    /// With errors of this kind.
+    /// With errors of this kind; the beginning of a fingerprint will do.
     pub fingerprint: Option<String>,
     /// Exactly these.
     pub ids: Vec<EventId>,
     /// In this state; `None` for all.
     pub state: Option<DeadLetterState>,
+    /// Those that a listing has behind this one: to go on where the last one ended.
+    pub after: Option<EventId>,
     /// So many at most; 0 for as many as a listing may have.
     pub max: usize,
 }
@@ -96,6 +98,13 @@ impl DeadLetterQuery {
     #[must_use]
     pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
         self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Only those behind this one.
+    #[must_use]
+    pub const fn after(mut self, id: EventId) -> Self {
+        self.after = Some(id);
         self
     }
 

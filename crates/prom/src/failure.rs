@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use crate::command::Status;
-use crate::times::TimeError;
+use crate::times::{TimeError, TimelessId};
 
 /// A failure with its exit code and what to do next. Under `--json` it is a problem document
 /// (RFC 9457); those of a server are passed on as they came.
@@ -122,6 +122,7 @@ fn status(error: &anyhow::Error) -> Status {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.status;
     }
-    let is_time = error.downcast_ref::<TimeError>().is_some();
+    let is_time =
+        error.downcast_ref::<TimeError>().is_some() || error.downcast_ref::<TimelessId>().is_some();
     if is_time { Status::Usage } else { Status::Failed }
 }

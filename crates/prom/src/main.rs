@@ -68,5 +68,11 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
         // Who does not read what was asked for has seen enough.
         let _ = error.print();
     }
-    if error.use_stderr() { command::Status::Usage.into() } else { ExitCode::SUCCESS }
+    // Checks exit as plugins of monitors do, to which 2 is bad news, and 3 is none.
+    let is_check = std::env::args().nth(1).is_some_and(|command| command == "check");
+    match error.use_stderr() {
+        true if is_check => command::Status::Unreachable.into(),
+        true => command::Status::Usage.into(),
+        false => ExitCode::SUCCESS,
+    }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Output {
     form: Form,
     quiet: bool,
     paint: Paint,
+    aside: Paint,
 }
 
 /// What the user said about the output.
@@ -34,13 +35,15 @@ pub(crate) struct Wishes {
 impl Output {
     pub(crate) fn new(wishes: Wishes) -> Self {
         let on_terminal = io::stdout().is_terminal();
+        let aside = Paint::new(wishes.no_color, io::stderr().is_terminal());
         let form = match wishes {
             Wishes { json: true, .. } => Form::Document,
             Wishes { text: true, .. } => Form::Text,
             _ if on_terminal => Form::Text,
             _ => Form::Lines,
         };
-        Self { form, quiet: wishes.quiet, paint: Paint::new(wishes.no_color, on_terminal) }
+        let paint = Paint::new(wishes.no_color, on_terminal);
+        Self { form, quiet: wishes.quiet, paint, aside }
     }
 
     /// Whether one JSON document was asked for.
@@ -55,6 +58,11 @@ impl Output {
     /// Colours for standard output.
     pub(crate) const fn paint(&self) -> Paint {
         self.paint
+    }
+
+    /// Colours for standard error, which may go elsewhere than standard output.
+    pub(crate) const fn aside(&self) -> Paint {
+        self.aside
     }
 
     /// Shows a report: text, unless a document was asked for.
@@ -121,25 +129,45 @@ impl Output {
     /// Tells a person what to do next; programs need no hints.
     pub(crate) fn hint(&self, text: &str) {
         if self.is_text() {
-            self.progress(&self.paint.dim(text));
+            self.progress(&self.aside.dim(text));
         }
     }
 
-    /// A bar on standard error, for work that takes a while; only a terminal shows it.
+    /// Whether anybody sees bars: only a terminal shows them.
+    pub(crate) fn shows_bars(&self) -> bool {
+        !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// A bar on standard error, for work that takes a while, counted in things.
     pub(crate) fn bar(&self, total: Option<u64>, what: &str) -> indicatif::ProgressBar {
-        use indicatif::{ProgressBar, ProgressStyle};
-        if self.quiet || !io::stderr().is_terminal() {
+        let template = match total {
+            Some(_) => "{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}",
+            None => "{msg} {human_pos} {rate}",
+        };
+        self.drawn(total, what, template)
+    }
+
+    /// The same, counted in bytes.
+    pub(crate) fn byte_bar(&self, total: Option<u64>, what: &str) -> indicatif::ProgressBar {
+        let template = match total {
+            Some(_) => "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}",
+            None => "{msg} {binary_bytes} {binary_bytes_per_sec}",
+        };
+        self.drawn(total, what, template)
+    }
+
+    fn drawn(&self, total: Option<u64>, what: &str, template: &str) -> indicatif::ProgressBar {
+        use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+        if !self.shows_bars() {
             return ProgressBar::hidden();
         }
-        let (bar, template) = match total {
-            Some(total) => {
-                let template = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
-                (ProgressBar::new(total), template)
-            }
-            None => (ProgressBar::no_length(), "{msg} {human_pos} {per_sec}"),
-        };
+        let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                // A bar that cannot be drawn is no reason to fail.
+                let _ = write!(out, "{}/s", grouped(state.per_sec() as u64));
+            };
+            bar.set_style(style.with_key("rate", rate));
         }
         bar.set_message(what.to_owned());
         bar
@@ -153,7 +181,7 @@ impl Output {
         } else {
             let hint = error.downcast_ref::<Failure>().and_then(|failure| failure.hint.as_ref());
             let hint = hint.map(|hint| format!("\n  {hint}")).unwrap_or_default();
-            writeln!(stderr, "error: {error:#}{hint}")
+            writeln!(stderr, "{} {error:#}{hint}", self.aside.bad("error:"))
         };
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use promethean_gateway::rejection::Code;
 
 use crate::arguments::Arguments;
@@ -38,14 +38,39 @@ fn commands() {
         "# Commands\n\n{MADE}\n\n\
          People get text on a terminal; a pipe gets one JSON object on each line; `--json` gets one\n\
          document, and failures as a problem document on standard error. Progress and plans go to\n\
-         standard error.\n\n## Every command takes\n\n"
+         standard error. What `schema`, `evolve`, `lint`, `doctor` and `bench` report is text in a pipe,\n\
+         too.\n\n## Every command takes\n\n"
     );
-    options(&mut text, &root, true);
+    options(&mut text, root.get_arguments().filter(|one| one.is_global_set()));
+    let _ = writeln!(text, "\n## Sets of arguments\n\nCommands that take one of these say so.");
+    for (heading, about) in SETS {
+        let _ = writeln!(text, "\n### {heading}\n\n{about}\n");
+        let with = commands_below(&root).into_iter().find(|one| !of_set(one, heading).is_empty());
+        options(&mut text, of_set(with.unwrap(), heading).into_iter());
+    }
     exit_codes(&mut text);
     for command in root.get_subcommands().filter(|command| command.get_name() != "help") {
         describe(&mut text, command, "prom", 2);
     }
     hold("cli.md", &text);
+}
+
+/// Arguments that many commands share, by their heading in the help.
+const SETS: [(&str, &str); 2] = [
+    (
+        "Where the bus is",
+        "A server, or a directory. Flags win over the environment, that over the context.",
+    ),
+    ("Consent", "What changes or deletes something says first what it would do, and asks."),
+];
+
+/// The arguments of a command under one heading.
+fn of_set<'a>(command: &'a Command, heading: &str) -> Vec<&'a Arg> {
+    command.get_arguments().filter(|one| one.get_help_heading() == Some(heading)).collect()
+}
+
+fn commands_below(command: &Command) -> Vec<&Command> {
+    command.get_subcommands().flat_map(|one| [vec![one], commands_below(one)].concat()).collect()
 }
 
 fn exit_codes(text: &mut String) {
@@ -54,8 +79,8 @@ fn exit_codes(text: &mut String) {
         let _ = writeln!(text, "| {} | {} |", status.code(), status.words().1);
     }
     text.push_str(
-        "\n`prom check` follows monitoring plugins instead: 0 good, 1 warnings, 2 errors. A reader that\n\
-         has seen enough (`prom tail … | head`) is no failure.\n",
+        "\n`prom check` follows monitoring plugins instead: 0 good, 1 warnings, 2 errors, 3 not known. A\n\
+         reader that has seen enough (`prom tail … | head`) is no failure.\n",
     );
 }
 
@@ -72,7 +97,19 @@ fn describe(text: &mut String, command: &Command, parent: &str, level: usize) {
         let usage = command.clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ");
         let _ = writeln!(text, "```text\n{usage}\n```\n");
-        options(text, command, false);
+        let is_own = |one: &&Arg| {
+            let heading = one.get_help_heading();
+            !one.is_global_set() && !SETS.iter().any(|(name, _)| heading == Some(*name))
+        };
+        options(text, command.get_arguments().filter(is_own));
+        let sets = SETS.iter().filter(|(heading, _)| !of_set(command, heading).is_empty());
+        let link = |(heading, _): &(&str, &str)| {
+            format!("[{heading}](#{})", heading.to_lowercase().replace(' ', "-"))
+        };
+        let sets: Vec<String> = sets.map(link).collect();
+        if !sets.is_empty() {
+            let _ = writeln!(text, "\nAnd: {}.", sets.join(", "));
+        }
         if let Some(more) = command.get_after_help() {
             let _ = write!(text, "\n```text\n{more}\n```\n");
         }
@@ -82,13 +119,12 @@ fn describe(text: &mut String, command: &Command, parent: &str, level: usize) {
     }
 }
 
-/// A table of arguments: the global ones, or a command's own.
-fn options(text: &mut String, command: &Command, global: bool) {
-    let own = command.get_arguments().filter(|one| {
-        let is_ours = !matches!(one.get_id().as_str(), "help" | "version");
-        is_ours && one.is_global_set() == global && !one.is_hide_set()
-    });
-    let rows: Vec<String> = own
+/// A table of arguments.
+fn options<'a>(text: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
+    let is_shown =
+        |one: &&Arg| !matches!(one.get_id().as_str(), "help" | "version") && !one.is_hide_set();
+    let rows: Vec<String> = arguments
+        .filter(is_shown)
         .map(|one| {
             let values = one.get_value_names().unwrap_or_default().join(" ");
             let takes = one.get_num_args().is_some_and(|range| range.takes_values());
@@ -101,6 +137,8 @@ fn options(text: &mut String, command: &Command, global: bool) {
                 name = format!("{name} {values}").trim().to_owned();
             }
             let help = one.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{name} of a command says nothing about itself");
+            let help = format!("{}.", help.trim_end_matches('.'));
             let defaults: Vec<_> =
                 one.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
             let default = if takes && !defaults.is_empty() {
@@ -144,6 +182,7 @@ fn config() {
         ("TopicTable", "[topic.\"NAME\"] and [defaults.topic]"),
         ("GroupTable", "[group.NAME]"),
         ("ViewTable", "[views.NAME]"),
+        ("ChangefeedTable", "[changefeeds.NAME]"),
     ];
     for (table, title) in tables {
         let _ = write!(text, "\n## {title}\n\n| key | what it is |\n| --- | --- |\n");

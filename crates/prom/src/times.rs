@@ -6,6 +6,9 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::{Span, Timestamp, Zoned};
 use promethean_event::EventId;
 
+use crate::clock;
+use crate::output::Output;
+
 /// A moment that a user has named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
@@ -46,13 +49,47 @@ impl When {
         }
     }
 
-    /// Milliseconds of the epoch, if it is a time.
-    pub(crate) fn millis(self) -> Option<u64> {
-        match self {
-            Self::At(at) => u64::try_from(at.as_millisecond()).ok(),
-            Self::Earliest | Self::Latest | Self::After(_) => None,
-        }
+    /// The moment that it stands for where only a time will do. An id of version 7 says when it was
+    /// made; one that says nothing of time stands for none.
+    pub(crate) fn moment(self, now: &Zoned) -> Result<Moment, TimelessId> {
+        let millis = |at: Timestamp| u64::try_from(at.as_millisecond()).unwrap_or(0);
+        let (millis, said) = match self {
+            Self::Earliest => (0, self.echo(now)),
+            Self::Latest => (millis(now.timestamp()), self.echo(now)),
+            Self::At(at) => (millis(at), self.echo(now)),
+            Self::After(id) => {
+                let made = id.millis().ok_or(TimelessId(id))?;
+                let at = i64::try_from(made).ok();
+                let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+                let at = at.ok_or(TimelessId(id))?;
+                (made, format!("event {id}, made {}", Self::At(at).echo(now)))
+            }
+        };
+        Ok(Moment { millis, said })
     }
+}
+
+/// A moment, and what was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Of the epoch; 0 for all that was before it.
+    pub(crate) millis: u64,
+    pub(crate) said: String,
+}
+
+/// An id was given for a time, and holds none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event id {0} holds no time, unlike those of version 7; give a time instead")]
+pub(crate) struct TimelessId(EventId);
+
+/// A time that was given, in milliseconds of the epoch; what was understood is said, after a word
+/// that says what it is for.
+pub(crate) fn told(word: &str, text: Option<&str>, output: &Output) -> anyhow::Result<Option<u64>> {
+    let Some(text) = text else { return Ok(None) };
+    let now = clock::now();
+    let moment = parse(text, &now)?.moment(&now)?;
+    output.progress(&format!("{word} {}", moment.said));
+    Ok(Some(moment.millis))
 }
 
 /// Reads a time, as it is meant `now`.
@@ -243,6 +280,23 @@ mod tests {
         for text in ["", "5", "m", "5x", "s5", "99999999999999999999s"] {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    /// Where only a time will do, every way to write one is one: none of them means "all".
+    #[test]
+    fn everything_is_a_moment_but_an_id_without_time() {
+        let moment = |text: &str| parse(text, &now()).unwrap().moment(&now());
+        let noon = 1_794_828_600_000;
+        assert_eq!(moment("now").unwrap().millis, noon);
+        assert_eq!(moment("latest").unwrap().millis, noon);
+        assert_eq!(moment("15m").unwrap().millis, noon - 900_000);
+        assert_eq!(moment("earliest").unwrap().millis, 0);
+        assert_eq!(moment("1960-01-01").unwrap().millis, 0);
+        let made = moment(&EventId::v7(noon, [0; 10]).to_string()).unwrap();
+        assert_eq!(made.millis, noon);
+        assert!(made.said.ends_with("made Mon 2026-11-16 12:30:00 +01 = 2026-11-16T11:30:00Z"));
+        let timeless = EventId::derived("test", b"id");
+        assert_eq!(moment(&timeless.to_string()), Err(TimelessId(timeless)));
     }
 
     #[test]

@@ -93,6 +93,81 @@ fn one_event_with_everything() {
     assert_eq!(gone.status.code(), Some(2), "a tombstone is of a key");
 }
 
+/// What flags say holds for every line that does not say it itself; nothing is said in vain.
+#[test]
+fn flags_hold_for_lines_that_say_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = ["--data", data.to_str().unwrap()];
+    let flags = ["--key", "k", "-H", "x-a:b", "--tag", "t", "--ts", "2026-11-10T14:00:00Z"];
+    let lines = "{\"payload\":1}\n{\"payload\":2,\"key\":\"own\",\"tags\":[],\"ts\":7}\n";
+    let published = prom_with(&[&["pub", "a", "-"][..], &flags, &data].concat(), lines);
+    assert_eq!(published.status.code(), Some(0), "{}", stderr(&published));
+    assert!(stderr(&published).contains("ts "), "the time that was understood is said");
+    let events = json_lines(&[&["tail", "a", "--no-follow"][..], &data].concat());
+    let facts = |event: &serde_json::Value| {
+        ["key", "headers", "tags", "ts"].map(|name| event[name].to_string())
+    };
+    assert_eq!(facts(&events[0]), ["\"k\"", r#"{"x-a":"b"}"#, r#"["t"]"#, "1794319200000"]);
+    assert_eq!(facts(&events[1]), ["\"own\"", r#"{"x-a":"b"}"#, "null", "7"]);
+    let id = "01a1e27c-651e-7436-8169-22c4b9e53898";
+    let one = prom_with(&[&["pub", "a", "-", "--id", id][..], &data].concat(), lines);
+    assert_eq!(one.status.code(), Some(2), "an id is for one event");
+}
+
+/// Every way to write a time bounds what is stored: none of them means all of it.
+#[test]
+fn bounds_are_times_however_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = ["--data", data.to_str().unwrap()];
+    let publish = |payload: &str| {
+        let receipt = json_lines(&[&["pub", "a", payload][..], &data].concat());
+        receipt[0]["id"].as_str().unwrap().to_owned()
+    };
+    let (_, second) = (publish("1"), publish("2"));
+    publish("3");
+    let count = |command: &[&str]| {
+        let output = prom(&[command, &data].concat());
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
+        stdout(&output).lines().count()
+    };
+    for read in [&["export", "a"][..], &["tail", "a", "--no-follow"]] {
+        let bounded = |flags: &[&str]| count(&[read, flags].concat());
+        assert_eq!(bounded(&["--since", "earliest", "--until", "latest"]), 3);
+        assert_eq!(bounded(&["--since", "latest"]), 0);
+        assert_eq!(bounded(&["--until", "earliest"]), 0);
+        assert_eq!(bounded(&["--until", "1960-01-01"]), 0);
+        assert_eq!(bounded(&["--since", &second]), 2, "an id is the time when it was made");
+        assert_eq!(bounded(&["--until", &second]), 1);
+    }
+    assert_eq!(count(&["tail", "a", "--no-follow", "--from", &second]), 1, "after it");
+    let timeless = "00000000-0000-4000-8000-000000000000";
+    let refused = prom(&[&["export", "a", "--since", timeless][..], &data].concat());
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("holds no time"), "{}", stderr(&refused));
+}
+
+/// What a terminal shows of an id is enough to ask for the event.
+#[test]
+fn an_event_is_found_by_the_end_of_its_id() {
+    let server = Server::start(&["dev", "--port", "0"]);
+    let url = server.url();
+    let receipt = json_lines(&["pub", "a", "{\"n\": 1}", "--url", &url]);
+    let id = receipt[0]["id"].as_str().unwrap();
+    let end = format!("…{}", &id[id.len() - 6..]);
+    for command in [["get", &end], ["trace", &end]] {
+        let found = json_lines(&[&command[..], &["--url", &url]].concat());
+        assert_eq!(found[0]["id"], id, "{command:?}");
+    }
+    let other = if id.ends_with('0') { "1111" } else { "0000" };
+    let none = prom(&["get", other, "--url", &url]);
+    assert_eq!(none.status.code(), Some(4), "{}", stderr(&none));
+    assert!(stderr(&none).contains("give the whole id"), "{}", stderr(&none));
+    assert_eq!(prom(&["get", "xyz", "--url", &url]).status.code(), Some(2));
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// A server goes away and comes back: nothing is missed, nothing comes twice.
 #[test]
 fn a_tail_goes_on_after_a_restart_of_the_server() {
@@ -193,6 +268,9 @@ fn who_cannot_be_reached_says_what_to_do() {
         serde_json::from_str(stderr(&taken).lines().last().unwrap()).unwrap();
     assert!(problem["hint"].as_str().unwrap().contains(&format!("--url {}", server.url())));
     assert_eq!(problem["code"], "conflict");
+    let second = prom(&["dev", "--port", "0", "--data", data]);
+    assert_eq!(second.status.code(), Some(6), "{}", stderr(&second));
+    assert!(stderr(&second).contains(&format!("--url {}", server.url())), "{}", stderr(&second));
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use promethean_event::{EventId, Key, NewEvent, Payload, Timestamp, Topic};
 use promethean_log::{Append, Log, Options, TopicDefinition};
 
-use crate::{prom, stderr, stdout};
+use crate::{json_lines, prom, stderr, stdout};
 
 /// A data directory with 500 events in several segments.
 fn data_directory() -> tempfile::TempDir {
@@ -38,7 +38,7 @@ fn text(path: &Path) -> &str {
 #[test]
 fn a_good_directory_passes() {
     let directory = data_directory();
-    let output = prom(&["log", "verify", text(directory.path())]);
+    let output = prom(&["log", "verify", text(directory.path()), "--text"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("500 events"), "{}", stdout(&output));
     assert!(stdout(&output).contains("no damage found"));
@@ -63,7 +63,7 @@ fn a_flipped_bit_is_named_by_file_and_range() {
     assert_eq!(damage["file"], name);
     let (from, to) = (damage["from_byte"].as_u64().unwrap(), damage["to_byte"].as_u64().unwrap());
     assert!(from <= 3000 && 3000 < to && to - from < 400, "{from}..{to}");
-    let shown = prom(&["log", "verify", text(directory.path())]);
+    let shown = prom(&["log", "verify", text(directory.path()), "--text"]);
     assert!(stdout(&shown).contains(&format!("{name} bytes {from} to {to}")), "{}", stdout(&shown));
     assert_eq!(std::fs::read(&path).unwrap(), before, "nothing is changed");
 }
@@ -78,15 +78,16 @@ fn statistics_and_segments_are_told_in_json_and_in_words() {
     assert_eq!(stats["topics"][0]["lanes"][0]["next"], 500);
     let output = prom(&["--json", "log", "inspect", text(directory.path())]);
     let segments: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let segments = segments.as_array().unwrap();
+    let segments = segments["segments"].as_array().unwrap();
     assert!(segments.len() > 3);
     assert_eq!(segments[0]["first_seq"], 0);
     assert_eq!(segments.last().unwrap()["sealed"], false);
-    let words = stdout(&prom(&["log", "inspect", text(directory.path())]));
+    let words = stdout(&prom(&["log", "inspect", text(directory.path()), "--text"]));
     assert!(words.starts_with("SEGMENT") && words.contains("active"), "{words}");
-    assert!(
-        stdout(&prom(&["log", "stats", text(directory.path())])).contains("heartbeat.received")
-    );
+    let words = stdout(&prom(&["log", "stats", text(directory.path()), "--text"]));
+    assert!(words.contains("500 events in") && words.contains("heartbeat.received"), "{words}");
+    let lines = json_lines(&["log", "inspect", text(directory.path())]);
+    assert_eq!(lines.len(), segments.len(), "a pipe gets a line for each");
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod schema;
 mod serve;
 mod server;
 mod storage;
+mod terminal;
 mod tls;
 mod tour;
 

@@ -56,7 +56,8 @@ fn a_manifest_is_checked() {
         let refused = prom(&[command, &[text(&file)]].concat());
         assert_eq!(refused.status.code(), Some(78), "{command:?}: {}", stderr(&refused));
     }
-    assert_eq!(prom(&["check", "config", "nowhere.toml"]).status.code(), Some(4));
+    assert_eq!(prom(&["check", "config", "nowhere.toml"]).status.code(), Some(3));
+    assert_eq!(prom(&["check", "nothing"]).status.code(), Some(3), "2 would be a bad manifest");
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn a_server_has_what_its_manifest_names() {
     assert_eq!(server.stop(), Some(0));
     let server = Server::start(&["dev", "--config", text(&file), "--port", "0"]);
     assert!(
-        server.banner.contains("2 topics, 1 group   (watching for changes)"),
+        server.banner.contains("2 topics, 1 group  (watching for changes)"),
         "{}",
         server.banner
     );

@@ -89,11 +89,15 @@ fn dead_letters_are_found_shown_replayed_mended_and_given_up() {
     assert!(shown.contains("not a heartbeat: missing field `pid`"), "{shown}");
     assert!(shown.contains(r#"payload    {"oops":1}"#) && shown.contains("attempts   1"));
 
+    let first = run(&["dlq", "replay", short, "--rate", "10", "--dry-run"]);
+    assert!(stderr(&first).contains("1 key has newer events"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("10/s, about 100 ms"), "{}", stderr(&first));
     let asked = run(&["dlq", "replay"]);
     assert_eq!(asked.status.code(), Some(2), "which?");
     let kind = kinds[0]["fingerprint"].as_str().unwrap();
     let plan = run(&["dlq", "replay", "--error", &kind[..8], "--dry-run"]);
     assert!(plan.status.success() && stderr(&plan).contains("replay 2 dead letters"));
+    assert!(!stderr(&plan).contains("newer"), "the newest is among them: {}", stderr(&plan));
     let replayed = lines(&["dlq", "replay", "--error", &kind[..8], "--yes"]);
     assert_eq!(replayed[0]["done"].as_array().unwrap().len(), 2);
     wait("dlq.heartbeat.received", "payload.original.payload.oops == 2 && payload.round == 1");
@@ -116,6 +120,29 @@ fn dead_letters_are_found_shown_replayed_mended_and_given_up() {
     assert!(lines(&["dlq", "ls"]).is_empty());
     assert_eq!(run(&["dlq", "replay", ids[1], "--yes"]).status.code(), Some(6), "it was given up");
     assert_eq!(run(&["dlq", "show", "nothing"]).status.code(), Some(4));
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// More than a server lists at once: all are counted, found and replayed.
+#[test]
+fn many_dead_letters_are_all_seen() {
+    let server = Server::start(&["dev", "--demo", "--port", "0"]);
+    let at = ["--url", &server.url()];
+    let many: String = (0..1100).map(|n| format!("{{\"payload\":{{\"oops\":{n}}}}}\n")).collect();
+    let last = "{\"payload\":\"neither\"}\n";
+    let beats = [&["pub", "heartbeat.received", "-"][..], &at].concat();
+    assert!(prom_with(&beats, &format!("{many}{last}")).status.success());
+    let given_up = "payload.original.payload == \"neither\"";
+    let wait = ["tail", "dlq.**", "--since", "earliest", "-c", "1", "--where", given_up];
+    json_lines(&[&wait[..], &at].concat());
+    let kinds = json_lines(&[&["dlq", "ls"][..], &at].concat());
+    let counts: Vec<u64> = kinds.iter().map(|kind| kind["count"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [1, 1100], "the newest kind first");
+    let rare = kinds[0]["fingerprint"].as_str().unwrap();
+    let found = json_lines(&[&["dlq", "rm", "--error", &rare[..8], "--yes"][..], &at].concat());
+    assert_eq!(found[0]["done"].as_array().unwrap().len(), 1, "behind a thousand others");
+    let plan = prom(&[&["dlq", "replay", "--all", "--dry-run"][..], &at].concat());
+    assert!(stderr(&plan).contains("replay 1\u{202f}100 dead letters"), "{}", stderr(&plan));
     assert_eq!(server.stop(), Some(0));
 }
 

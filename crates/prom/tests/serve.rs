@@ -43,7 +43,14 @@ fn dev_asks_for_a_token_when_it_is_told_to() {
     let kept = folder.path().join("data");
     for more in [&[][..], &["--data", kept.to_str().unwrap()]] {
         let server = Server::start(&[&["dev", "--auth", "--port", "0"], more].concat());
-        let file = server.banner.split("(token: ").nth(1).unwrap().split(')').next().unwrap();
+        let file =
+            server.banner.split("with the token in ").nth(1).unwrap().lines().next().unwrap();
+        let needed = format!("--token-file {file}");
+        assert!(
+            server.banner.trim_end().lines().last().unwrap().contains(&needed),
+            "{}",
+            server.banner
+        );
         let file = std::path::PathBuf::from(file);
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let token = std::fs::read_to_string(&file).unwrap();

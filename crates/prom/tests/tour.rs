@@ -34,6 +34,11 @@ const TOUR: &[Part] = &[
     Run(BEAT),
     Prose("The projector has heard of it, and names the heartbeat as the cause of what it says:"),
     Run("prom tail process.state --key dev:stt:1 --since 1m -c 1"),
+    Prose(
+        "A view keeps the newest state of each process, and knows what it was at any time before:",
+    ),
+    Wait("prom view warm processes"),
+    Run("prom at now processes dev:stt:1"),
     Prose("What is there, and who reads it, with the lag in events and in time:"),
     Run("prom topic ls"),
     Run("prom group ls"),
@@ -100,13 +105,42 @@ fn the_tour_is_what_happens() {
     let port = server.at.rsplit(':').next().unwrap().to_owned();
     assert_eq!(server.stop(), Some(0));
     let page = page.replace(&format!(" --url http://127.0.0.1:{port}"), "");
+    // With as much room behind it: the columns of the banner stay where they are.
+    let usual = format!("127.0.0.1:{:<width$}", 7766, width = port.len());
+    let page = page.replace(&format!("127.0.0.1:{port}  "), &format!("{usual}  "));
     let page = page.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:7766");
     // The name of whoever's machine this ran on is nobody's business.
     let host = Command::new("uname").arg("-n").output().unwrap();
     let host = String::from_utf8(host.stdout).unwrap();
     let page = page.replace(&format!("{}:", host.trim()), "laptop:");
     let page = page.replace(&format!("\"host\":\"{}\"", host.trim()), "\"host\":\"laptop\"");
-    hold(&with_usual_names(&page));
+    hold(&aligned(&with_usual_names(&page)));
+}
+
+/// Other names are shorter or longer: the column that they stand in is set anew, block by block.
+fn aligned(page: &str) -> String {
+    let parts = |line: &str| {
+        let (left, right) =
+            line.split_once("  …").map(|(left, right)| (left, format!("…{right}")))?;
+        Some((left.trim_end().to_owned(), right))
+    };
+    let mut out: Vec<String> = Vec::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        let heading = line.strip_prefix("TIME").and_then(|_| line.split_once("  ID"));
+        let Some((left, right)) = heading else {
+            out.push(line.to_owned());
+            continue;
+        };
+        let mut rows = vec![(left.trim_end().to_owned(), format!("ID{right}"))];
+        while let Some(row) = lines.peek().and_then(|line| parts(line)) {
+            rows.push(row);
+            lines.next();
+        }
+        let width = rows.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
+        out.extend(rows.iter().map(|(left, right)| format!("{left:<width$}  {right}")));
+    }
+    out.join("\n") + "\n"
 }
 
 /// What else ran on that machine is nobody's business, either: other processes get usual names.

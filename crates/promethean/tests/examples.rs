@@ -16,10 +16,10 @@ macro_rules! course {
 }
 
 course! {
-    publish_and_consume = "../examples/1-publish-and-consume.rs",
-    groups = "../examples/2-groups.rs",
-    retries_and_dead_letters = "../examples/3-retries-and-dead-letters.rs",
-    partitions = "../examples/4-partitions.rs",
-    outbox = "../examples/5-outbox.rs",
-    typed_topics = "../examples/6-typed-topics.rs",
+    publish_and_consume = "../../../examples/rust/1-publish-and-consume.rs",
+    groups = "../../../examples/rust/2-groups.rs",
+    retries_and_dead_letters = "../../../examples/rust/3-retries-and-dead-letters.rs",
+    partitions = "../../../examples/rust/4-partitions.rs",
+    outbox = "../../../examples/rust/5-outbox.rs",
+    typed_topics = "../../../examples/rust/6-typed-topics.rs",
 }

@@ -1,16 +1,18 @@
 /**
- * The state of every process, and then what happens to them: `process.state` has `snapshot = true` in
- * the manifest. Ends after so many events.
+ * The state of every process, and then what happens to them, until so many events have come. The
+ * manifest has `snapshot = true` for `process.state`.
+ *
+ *     npm run example snapshot-then-live [COUNT]
  */
-import { connect } from "../src/node/index.js";
+import { connect } from "promethean";
 
 interface ProcessState {
   status: string;
 }
 
-await using bus = await connect({ url: process.env.PROM_URL ?? "ws://127.0.0.1:7766" });
+await using bus = await connect();
 const processes = new Map<string, string>();
-let left = Number(process.argv[2] ?? 1);
+let left = Number(process.argv[2] ?? 10);
 
 for await (const followed of bus.follow("process.state")) {
   switch (followed.kind) {

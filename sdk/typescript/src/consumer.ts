@@ -198,7 +198,8 @@ export class Consumer implements Worker, AsyncDisposable {
     try {
       const event = await this.#decoder.decode(lease.event);
       const context = this.#context(event, lease);
-      const returned = await this.#bus.runFor(event, () => this.#handler(event, context));
+      const handler = this.#handler;
+      const returned = await this.#bus.runFor(event, () => handler(event, context));
       return returned instanceof Outcome ? { done: false, thrown: returned } : { done: true };
     } catch (thrown) {
       return { done: false, thrown };

@@ -41,5 +41,12 @@ export const DRAIN_MS = 10_000;
 /** How long `caughtUp` and `settled` wait. */
 export const CAUGHT_UP_MS = 10_000;
 
+/** Most events of one page of a resource. */
+export const PAGE_EVENTS_MAX = 1_000;
+/** Most dead letters of one listing. */
+export const DEAD_LETTERS_MAX = 10_000;
+
 /** What of an error travels with a refused event. */
 export const REASON_CHARACTERS_MAX = 1_000;
+/** And so many of the calls that led to it. */
+export const REASON_CALLS_MAX = 5;

@@ -1,5 +1,6 @@
 import { type Duration, millis } from "./duration.js";
-import { REASON_CHARACTERS_MAX } from "./limits.js";
+import { REASON_CALLS_MAX, REASON_CHARACTERS_MAX } from "./limits.js";
+import { UnreadablePayload } from "./topic.js";
 
 /** What becomes of an event, other than being done. Handlers throw or return one. */
 export abstract class Outcome extends Error {}
@@ -31,6 +32,19 @@ export function reasonOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) {
     return String(thrown).slice(0, REASON_CHARACTERS_MAX);
   }
-  const head = thrown instanceof Outcome ? thrown.message : `${thrown.name}: ${thrown.message}`;
-  return head.slice(0, REASON_CHARACTERS_MAX);
+  if (thrown instanceof Outcome) {
+    return thrown.message.slice(0, REASON_CHARACTERS_MAX);
+  }
+  // What is wrong with a payload is found here, not where the handler went wrong.
+  const calls = thrown instanceof UnreadablePayload ? [] : callsOf(thrown);
+  const lines = [`${thrown.name}: ${thrown.message}`, ...calls];
+  return lines.join("\n").slice(0, REASON_CHARACTERS_MAX);
+}
+
+/** The innermost calls. Of files only the name and its folder: the rest is nobody's business. */
+function callsOf(error: Error): string[] {
+  const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
+  return calls
+    .slice(0, REASON_CALLS_MAX)
+    .map((line) => line.trim().replace(/(?:\w+:\/\/)?[^\s()]*\/([^/\s()]+\/[^/\s()]+)/g, "$1"));
 }

@@ -1,5 +1,6 @@
 import type { Cursor, EventRecord, Gap } from "./frame.js";
 import { ask, type HttpOptions } from "./http.js";
+import { DEAD_LETTERS_MAX, PAGE_EVENTS_MAX } from "./limits.js";
 import type { From } from "./subscribe-options.js";
 
 /** How far a group is behind. */
@@ -95,11 +96,24 @@ export class DeadLetters {
     this.#http = http;
   }
 
+  /** Those that wait, oldest first by topic. `limit` is 10,000 unless it is said. */
   async list(
     query: { topic?: string; group?: string; fingerprint?: string; limit?: number } = {},
   ): Promise<DeadLetter[]> {
-    const answer = await ask(this.#http, { path: "/dead-letters", query });
-    return (answer as { dead_letters: DeadLetter[] }).dead_letters;
+    const { limit: most = DEAD_LETTERS_MAX, ...which } = query;
+    const found: DeadLetter[] = [];
+    let after: string | undefined;
+    do {
+      const limit = Math.min(most - found.length, PAGE_EVENTS_MAX);
+      const answer = await ask(this.#http, {
+        path: "/dead-letters",
+        query: { ...which, limit, after },
+      });
+      const page = answer as { dead_letters: DeadLetter[]; next?: string };
+      found.push(...page.dead_letters);
+      after = page.next;
+    } while (after !== undefined && found.length < most);
+    return found;
   }
 
   /** Back to the group that gave it up, and to no other. */

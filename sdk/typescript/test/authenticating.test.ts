@@ -55,16 +55,26 @@ test("a wrong token, or none, fails at once and for good", async () => {
   assert.equal(bus.state.state, "closed");
 });
 
-test("PROM_URL and PROM_TOKEN_FILE say where and who", async () => {
-  process.env.PROM_URL = url;
-  process.env.PROM_TOKEN_FILE = join(directory, "admin.token");
+/** Connects with these in the environment, and with nothing said. */
+async function connectWith(environment: Record<string, string>): Promise<void> {
+  Object.assign(process.env, environment);
   try {
     await using bus = await connect();
     await bus.publish("a", 4);
   } finally {
-    delete process.env.PROM_URL;
-    delete process.env.PROM_TOKEN_FILE;
+    for (const name of Object.keys(environment)) {
+      delete process.env[name];
+    }
   }
+}
+
+test("PROM_URL and PROM_TOKEN_FILE say where and who", async () => {
+  const file = join(directory, "admin.token");
+  await connectWith({ PROM_URL: url, PROM_TOKEN_FILE: file });
+  await connectWith({ PROM_URL: url, PROM_TOKEN: token });
+  // As for the command line: a file wins, and what is set to nothing is not set.
+  await connectWith({ PROM_URL: url, PROM_TOKEN_FILE: file, PROM_TOKEN: "wrong" });
+  await connectWith({ PROM_URL: url, PROM_TOKEN_FILE: file, PROM_TOKEN: "" });
 });
 
 test("nobody there is an error after a while", async () => {

@@ -137,6 +137,20 @@ test("outcomes: tried again, parked, skipped, given up", async () => {
   assert.deepEqual(errors.items.map(String), ["TypeError: boom"]);
 });
 
+test("a dead letter says where the error came from, but not on whose machine", async () => {
+  await using h = await harness();
+  await h.bus.consume("a", { group: "g", maxAttempts: 1 }, function breakdown() {
+    throw new TypeError("boom");
+  });
+  await h.bus.publish("a", "x");
+  await h.settled();
+  const [letter] = await h.bus.deadLetters.list({ group: "g" });
+  const [error, call] = letter?.err.split("\n") ?? [];
+  assert.equal(error, "TypeError: boom");
+  assert.match(call ?? "", /^at breakdown \(test\/consuming\.test\.js:\d+:\d+\)$/);
+  assert.ok(!letter?.err.includes(process.cwd()), letter?.err);
+});
+
 test("a dead letter comes back to its group when it is replayed", async () => {
   await using h = await harness();
   let broken = true;

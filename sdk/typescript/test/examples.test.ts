@@ -21,7 +21,11 @@ function start(example: string, env: Record<string, string>, ...words: string[])
 
 /** Runs an example to its end, and gives its lines. */
 async function run(example: string, url: string, ...words: string[]): Promise<string[]> {
-  const child = start(example, { PROM_URL: url }, ...words);
+  return lines(start(example, { PROM_URL: url }, ...words));
+}
+
+/** What a program prints until it ends, which it has to do well. */
+async function lines(child: ChildProcess): Promise<string[]> {
   let text = "";
   child.stdout?.on("data", (chunk) => {
     text += chunk;
@@ -54,6 +58,14 @@ test("retry and park", async () => {
     "parked: hopeless, because nobody knows this job",
     "done: hopeless, at attempt 1",
   ]);
+});
+
+test("an example brings its own server, with heartbeats, if none is named", async () => {
+  const beats = await lines(start("run", { PROM_URL: "" }, "consume", "3"));
+  assert.ok(beats.length >= 3, `${beats.length} beats`);
+  assert.match(beats[0] ?? "", /^\S+:\S+:\d+ \{"pid":\d+,.*\} \(attempt 1\)$/);
+  const states = await lines(start("run", { PROM_URL: "" }, "snapshot-then-live", "2"));
+  assert.match(states[0] ?? "", /^\d+ processes$/);
 });
 
 test("snapshot, then live", async () => {
@@ -97,21 +109,24 @@ test("every example is run by a test", async () => {
   assert.deepEqual(found, [
     "browser",
     "consume.ts",
+    "prom.toml",
     "publish.ts",
     "retry-and-park.ts",
+    "run.ts",
     "snapshot-then-live.ts",
     "testing",
   ]);
 });
 
 test("the page shows processes as they come, change and go, also over a restart", async () => {
-  const origin = "http://127.0.0.1:45173";
-  await using h = await harness({ origins: [origin], store: "disk" });
-  const server = start("browser/serve", { PROM_URL: h.url, PORT: "45173" });
+  // On any port; the server that it follows is told the page's origin, and the page where that is.
+  const server = start("browser/serve", { PROM_URL: "ws://127.0.0.1:1", PORT: "0" });
   const [line] = await once(server.stdout as NodeJS.ReadableStream, "data");
-  const address = /open (\S+)/.exec(String(line))?.[1] ?? "";
+  const address = new URL(/open (\S+)/.exec(String(line))?.[1] ?? "");
+  await using h = await harness({ origins: [address.origin], store: "disk" });
+  address.searchParams.set("bus", h.url);
   await using browser = await Chromium.start();
-  const page = await browser.open(address);
+  const page = await browser.open(address.href);
   const state = (pid: number, status: string) =>
     h.bus.publish(
       "process.state",

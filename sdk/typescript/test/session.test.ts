@@ -53,6 +53,53 @@ async function codesOfAcks(server: ScriptedServer): Promise<string[]> {
   );
 }
 
+/** Pitfall 60: an answer went to whoever had asked first. */
+test("answers find their questions, in whatever order they come", async () => {
+  const server = new ScriptedServer();
+  server.answer = () => undefined;
+  await using bus = new Bus({ openSocket: server.openSocket });
+  const asked = server.next((frame) => server.heard.length === 3 && frame.op === "PUBLISH");
+  const publishes = ["a", "b", "c"].map((topic) => bus.publish(topic, topic));
+  await asked;
+  for (const [offset, { corr = 0 }] of [...server.heard.entries()].reverse()) {
+    server.say({ op: "OK", corr, places: [{ id: "i", partition: 0, offset }] });
+  }
+  const records = await Promise.all(publishes);
+  assert.deepEqual(
+    records.map(({ topic, offset }) => [topic, offset]),
+    [
+      ["a", 0],
+      ["b", 1],
+      ["c", 2],
+    ],
+  );
+});
+
+/** Pitfall 63: a connection could have one subscription. */
+test("one connection has many subscriptions, also of one topic", async () => {
+  const server = new ScriptedServer();
+  let sub = 0;
+  server.answer = ({ op, corr = 0 }) => {
+    sub += op === "SUBSCRIBE" ? 1 : 0;
+    return { op: "OK", corr, sub };
+  };
+  await using bus = new Bus({ openSocket: server.openSocket });
+  const seen: string[] = [];
+  const both = new Signal();
+  for (const group of ["g", "h"]) {
+    await bus.consume("a", { group }, (event, ctx) => {
+      seen.push(`${ctx.group}: ${event.payload}`);
+      if (seen.length === 2) {
+        both.fire();
+      }
+    });
+  }
+  server.say({ op: "EVENTS", sub: 2, group: "h", events: events(1) });
+  server.say({ op: "EVENTS", sub: 1, group: "g", events: events(1) });
+  await both.happened;
+  assert.deepEqual(seen, ["h: 0", "g: 0"]);
+});
+
 test("acks go out together, and each that was refused is named", async () => {
   const server = new ScriptedServer();
   server.answer = (frame) => {

@@ -17,7 +17,7 @@ pub(super) const LIST: Endpoint = Endpoint {
     path: "/dead-letters",
     guard: Guard::Server(Action::DlqRead),
     summary: "Events that groups have given up, oldest first by topic.",
-    query: &["topic", "group", "fingerprint", "id", "state", "limit", "reads"],
+    query: &["topic", "group", "fingerprint", "id", "state", "after", "limit", "reads"],
     act: |call| list(call).boxed(),
 };
 
@@ -42,6 +42,9 @@ pub(super) const DISCARD: Endpoint = Endpoint {
 #[derive(Serialize)]
 struct Letters {
     dead_letters: Vec<Letter>,
+    /// Goes into `after` of the next request, if there may be more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<EventId>,
 }
 
 #[derive(Serialize)]
@@ -76,6 +79,7 @@ async fn list(call: Call) -> Result<Response, Rejection> {
             return Err(Rejection::new(Code::BadRequest, known));
         }
     };
+    query.after = call.query.parsed("after")?;
     query.max = call.query.limit()?;
     let found = match reader(&call).await? {
         Some(reader) => reader.dead_letters(&query).await?,
@@ -84,6 +88,7 @@ async fn list(call: Call) -> Result<Response, Rejection> {
             found.into_iter().map(|entry| (entry, None)).collect()
         }
     };
+    let next = found.last().filter(|_| found.len() == query.max).map(|(entry, _)| entry.id);
     let dead_letters = found
         .into_iter()
         .filter(|(entry, _)| readable(&call, entry))
@@ -92,7 +97,7 @@ async fn list(call: Call) -> Result<Response, Rejection> {
             Letter { id, state, letter, unreadable: error.map(|error| error.to_string()) }
         })
         .collect();
-    answer::json(200, &Letters { dead_letters })
+    answer::json(200, &Letters { dead_letters, next })
 }
 
 /// The dead letter of the address, if it is one that the caller may see.

@@ -50,6 +50,9 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         "topic" => json!({ "type": "string", "minLength": 1 }),
         "group" => group(),
         "id" => json!({ "type": "string", "format": "uuid" }),
+        "after" if endpoint.path == "/dead-letters" => {
+            json!({ "type": "string", "format": "uuid" })
+        }
         "after" if endpoint.path == "/keys/{topic}" => json!({ "type": "string", "minLength": 1 }),
         "key" => json!({ "type": "string", "minLength": 1 }),
         "limit" if is_confluent(endpoint) => json!({ "type": "integer" }),

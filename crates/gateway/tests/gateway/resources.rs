@@ -161,6 +161,39 @@ async fn dead_letters() {
     assert_eq!(server.post(&format!("/dead-letters/{id}/discard"), "").await.code(), "not_found");
 }
 
+/// A listing that has no room for all says where to go on.
+#[tokio::test]
+async fn dead_letters_come_page_by_page_and_by_kind() {
+    let server = TestServer::open().await;
+    let mut client = server.plain().await;
+    client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await;
+    for (n, reason) in ["bad n", "no key", "bad n"].into_iter().enumerate() {
+        client.say(format!(r#"{{"op":"PUBLISH","topic":"a","payload":{n}}}"#)).await;
+        let id = client.next_of("EVENT").await["event"]["id"].as_str().unwrap().to_owned();
+        let park = format!(
+            r#"{{"op":"NACK","topic":"a","group":"g","id":"{id}","reason":"{reason}","park":true,"corr":"p"}}"#
+        );
+        client.say(park).await;
+        while client.next_of("OK").await["corr"] != "p" {}
+    }
+    let numbers = |page: &serde_json::Value| -> Vec<u64> {
+        let letters = page["dead_letters"].as_array().unwrap();
+        letters.iter().map(|letter| letter["original"]["payload"].as_u64().unwrap()).collect()
+    };
+    let first = server.get("/dead-letters?limit=2").await.json();
+    assert_eq!(numbers(&first), [0, 1]);
+    let next = first["next"].as_str().unwrap();
+    let rest = server.get(&format!("/dead-letters?limit=2&after={next}")).await.json();
+    assert_eq!(numbers(&rest), [2]);
+    assert!(rest["next"].is_null(), "that is all");
+    let kind = first["dead_letters"][0]["fingerprint"].as_str().unwrap();
+    for fingerprint in [kind, &kind[..8]] {
+        let path = format!("/dead-letters?fingerprint={fingerprint}");
+        assert_eq!(numbers(&server.get(&path).await.json()), [0, 2], "{fingerprint}");
+    }
+    assert_eq!(server.get("/dead-letters?after=nothing").await.status, 400);
+}
+
 #[tokio::test]
 async fn metrics_and_description() {
     let server = TestServer::open().await;

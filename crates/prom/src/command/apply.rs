@@ -12,7 +12,7 @@ use super::{Status, topic};
 use crate::consent::{Consent, Harm};
 use crate::failure::Failure;
 use crate::manifest::{Existing, Finding, Manifest, ManifestError, Plan as Steps, Severity, Step};
-use crate::output::{self, Output};
+use crate::output::{self, Output, Paint};
 use crate::reach::{Ask, At, Missing, Reach, segment};
 
 /// Say what `prom apply` would do.
@@ -51,7 +51,8 @@ struct Named {
 /// Check things without changing any.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckCommand {
-    /// Check a manifest. Exits with 0 if it is good, 1 with warnings, 2 with errors.
+    /// Check a manifest. Exits with 0 if it is good, 1 with warnings, 2 with errors, 3 if there is
+    /// none.
     Config(CheckConfig),
 }
 
@@ -65,7 +66,7 @@ impl Named {
     fn read(&self) -> anyhow::Result<Manifest> {
         let found = Manifest::find(self.config.as_deref()).map_err(Failure::from)?;
         let manifest = found.ok_or_else(|| {
-            Failure::new(Status::NotFound, "there is no prom.toml here")
+            none()
                 .hint("name one with --config FILE; docs/reference/config.md shows what it can say")
         })?;
         let errors: Vec<Finding> = manifest
@@ -82,6 +83,15 @@ impl Named {
     }
 }
 
+fn none() -> Failure {
+    Failure::new(Status::NotFound, "there is no prom.toml here")
+}
+
+/// Checks exit as plugins of monitors do, to which 3 is what cannot be said.
+fn unknown(failure: Failure) -> Failure {
+    Failure { status: Status::Unreachable, ..failure }
+}
+
 pub(crate) fn check(command: &CheckCommand, output: &Output) -> anyhow::Result<Status> {
     let CheckCommand::Config(check) = command;
     let findings = match Manifest::find(check.file.as_deref()) {
@@ -89,8 +99,8 @@ pub(crate) fn check(command: &CheckCommand, output: &Output) -> anyhow::Result<S
             output.progress(&manifest.summary());
             manifest.check()
         }
-        Ok(None) => return Err(Failure::new(Status::NotFound, "there is no prom.toml here").into()),
-        Err(error @ ManifestError::Read { .. }) => return Err(Failure::from(error).into()),
+        Ok(None) => return Err(unknown(none().hint("name one: prom check config FILE")).into()),
+        Err(error @ ManifestError::Read { .. }) => return Err(unknown(error.into()).into()),
         Err(ManifestError::Wrong { place, problem, suggestion }) => {
             let meant =
                 suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
@@ -128,7 +138,7 @@ pub(crate) fn plan(wish: Plan, output: &Output) -> anyhow::Result<Status> {
         let place = reach.place();
         reach.close().await;
         let steps = steps?;
-        output.record(&steps, |steps| described(steps, &place, output))?;
+        output.record(&steps, |steps| described(steps, &place, output.paint()))?;
         let differs = wish.exit_code && !steps.steps.is_empty();
         Ok(if differs { Status::FoundProblems } else { Status::Done })
     })
@@ -151,7 +161,7 @@ async fn apply_plan(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let plan = steps(manifest, reach, wish.named.prune).await?;
-    output.progress(&described(&plan, &reach.place(), output));
+    output.progress(&described(&plan, &reach.place(), output.aside()));
     if plan.steps.is_empty() {
         return Ok(Status::Done);
     }
@@ -234,7 +244,7 @@ pub(super) async fn perform(reach: &Reach, step: &Step) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn described(plan: &Steps, place: &str, output: &Output) -> String {
+pub(super) fn described(plan: &Steps, place: &str, paint: Paint) -> String {
     if plan.steps.is_empty() {
         return format!("{place} is as the manifest says");
     }
@@ -248,20 +258,21 @@ pub(super) fn described(plan: &Steps, place: &str, output: &Output) -> String {
                 format!("  + topic {topic}   {partitions}, keeps {}", rules.keeps())
             }
             Step::SetTopic { topic, differences, .. } => {
-                format!("  ~ topic {topic}\n{}", topic::plan_lines(differences, output))
+                let lines = topic::plan_lines(differences, paint);
+                format!("  ~ topic {topic}\n  {}", lines.replace('\n', "\n  "))
             }
             Step::CannotSetTopic { topic, from, to } => {
                 format!("  ! topic {topic}   {from} partitions cannot become {to}")
             }
             Step::RemoveTopic { topic, events } => {
-                let events = output::grouped(*events);
-                output.paint().bad(&format!("  - topic {topic}   with {events} events"))
+                let events = output::count(*events as usize, "event", "events");
+                paint.bad(&format!("  - topic {topic}   with {events}"))
             }
             Step::AddGroup { group, .. } => format!("  + group {group}"),
             Step::SetGroup { group, differences, .. } => {
                 format!("  ~ group {group}\n    {}", differences.join("\n    "))
             }
-            Step::RemoveGroup { group } => output.paint().bad(&format!("  - group {group}")),
+            Step::RemoveGroup { group } => paint.bad(&format!("  - group {group}")),
         });
     }
     lines.join("\n")

@@ -9,7 +9,7 @@ use super::Status;
 use crate::consent::{Consent, Harm};
 use crate::failure::Failure;
 use crate::output::{self, Output};
-use crate::reach::{Context, Contexts};
+use crate::reach::{Context, Contexts, check_url};
 
 /// Keep servers by name, and choose one.
 #[derive(Debug, Subcommand)]
@@ -29,6 +29,7 @@ pub(crate) enum ContextCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
+    /// Its name.
     name: String,
     /// The server.
     #[arg(long)]
@@ -43,6 +44,7 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
+    /// Its name.
     name: String,
     #[command(flatten)]
     consent: Consent,
@@ -61,8 +63,10 @@ pub(crate) fn run(command: ContextCommand, output: &Output) -> anyhow::Result<St
     match command {
         ContextCommand::Ls => list(&contexts, output)?,
         ContextCommand::Add(add) => {
-            let context =
-                Context { url: add.url, token_file: add.token_file, protected: add.protected };
+            check_url(&add.url)?;
+            // It is used from other directories, too.
+            let token_file = add.token_file.map(std::path::absolute).transpose()?;
+            let context = Context { url: add.url, token_file, protected: add.protected };
             if contexts.context.insert(add.name.clone(), context).is_some() {
                 output.progress("it was there, and is replaced");
             }
@@ -84,12 +88,16 @@ pub(crate) fn run(command: ContextCommand, output: &Output) -> anyhow::Result<St
             list(&contexts, output)?;
         }
         ContextCommand::Rm(remove) => {
-            contexts.get(&remove.name)?;
-            if remove.consent.given(Harm::Moderate, output)? {
-                contexts.context.remove(&remove.name);
-                contexts.current.take_if(|name| *name == remove.name);
-                contexts.previous.take_if(|name| *name == remove.name);
+            let Remove { name, consent } = remove;
+            let url = &contexts.get(&name)?.url;
+            output.progress(&format!("Plan: forget context {name}, which is {url}"));
+            if consent.given(Harm::Moderate, output)? {
+                contexts.context.remove(&name);
+                contexts.current.take_if(|current| *current == name);
+                contexts.previous.take_if(|previous| *previous == name);
                 contexts.write()?;
+                let removed = serde_json::json!({ "removed": name });
+                output.record(&removed, |_| format!("removed {name}"))?;
             }
         }
     }

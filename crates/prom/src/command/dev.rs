@@ -65,7 +65,8 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         data = data.or_else(|| kept.map(|path| manifest.resolve(path)));
     }
     let mut reload = Reload::default();
-    let mut auth = "off, this machine only          (turn on: prom dev --auth)".to_owned();
+    let mut auth = ("off, this machine only".to_owned(), "turn on: prom dev --auth");
+    let mut token = None;
     // What is kept nowhere has its token in a directory that goes when the server does.
     let mut scratch = None;
     if dev.auth {
@@ -76,18 +77,22 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         super::private_directory(&folder)?;
         let file = folder.join("tokens.json");
         settings.access = super::serve::own_tokens(&folder, &file, output)?;
-        auth = format!("on              (token: {})", folder.join("admin.token").display());
+        let secret = folder.join("admin.token");
+        auth = (format!("on, with the token in {}", secret.display()), "");
+        token = Some(secret);
         reload.tokens = Some(file);
     }
     let storage = match &data {
-        None => {
-            "memory - everything is lost on exit   (keep it: prom dev --data ./prom-data)".into()
-        }
-        Some(data) => format!("{}", data.display()),
+        None => (
+            "memory - everything is lost on exit".to_owned(),
+            "keep it: prom dev --data ./prom-data",
+        ),
+        Some(data) => (data.display().to_string(), ""),
     };
     let described = Described {
         storage,
         auth,
+        token,
         manifest: manifest.as_ref().map(Manifest::summary),
         demo: dev.demo,
     };
@@ -153,41 +158,52 @@ fn address(dev: &Dev, manifest: Option<&Manifest>) -> SocketAddr {
 
 /// What a banner says.
 struct Described {
-    storage: String,
-    auth: String,
+    /// What it is, and how to have it otherwise.
+    storage: (String, &'static str),
+    auth: (String, &'static str),
+    /// File with the token that clients need.
+    token: Option<PathBuf>,
     manifest: Option<String>,
     demo: bool,
 }
 
 fn banner(addresses: &[SocketAddr], described: &Described) -> String {
-    let Described { storage, auth, manifest, demo } = described;
+    let Described { storage, auth, token, manifest, demo } = described;
     let Some(address) = addresses.first() else {
         return String::new();
     };
-    let flag =
-        if address.port() == PORT { String::new() } else { format!(" --url http://{address}") };
-    let lines = [
-        format!("Promethean {}", env!("CARGO_PKG_VERSION")),
-        format!("  HTTP API      http://{address}              (OpenAPI: /openapi.json)"),
-        format!("  WebSocket     ws://{address}/ws"),
-        format!("  Metrics       http://{address}/metrics"),
-        format!("  Storage       {storage}"),
-        format!("  Auth          {auth}"),
-    ];
-    let mut text = lines.join("\n");
-    if let Some(manifest) = manifest {
-        text.push_str(&format!("\n  Manifest      {manifest}   (watching for changes)"));
+    let mut flag = String::new();
+    if address.port() != PORT {
+        flag.push_str(&format!(" --url http://{address}"));
     }
+    if let Some(token) = token {
+        flag.push_str(&format!(" --token-file {}", token.display()));
+    }
+    let row = |name: &str, what: &str, aside: &str| {
+        let aside = if aside.is_empty() { String::new() } else { format!("({aside})") };
+        format!("  {name:<13} {what:<36}  {aside}").trim_end().to_owned()
+    };
+    let mut lines = vec![
+        format!("Promethean {}", env!("CARGO_PKG_VERSION")),
+        row("HTTP API", &format!("http://{address}"), "OpenAPI: /openapi.json"),
+        row("WebSocket", &format!("ws://{address}/ws"), ""),
+        row("Metrics", &format!("http://{address}/metrics"), ""),
+        row("Storage", &storage.0, storage.1),
+        row("Auth", &auth.0, auth.1),
+    ];
+    lines.extend(manifest.as_ref().map(|found| row("Manifest", found, "watching for changes")));
     if *demo {
-        text.push_str(
-            "\n  Demo          heartbeat.received -> group process-projector -> process.state",
-        );
+        let path = "heartbeat.received -> group process-projector -> process.state";
+        lines.push(row("Demo", path, ""));
     }
     let beat = r#"'{"pid":1,"name":"stt","host":"dev","cpu_pct":3,"mem_mb":90}'"#;
-    let watched = if *demo { "'process.**'" } else { "'heartbeat.**'" };
-    text.push_str("\n\nTry:");
-    text.push_str(&format!("\n  prom tail {watched}{flag}"));
-    text.push_str(&format!("\n  prom pub heartbeat.received {beat}{flag}"));
-    text.push_str(&format!("\n  prom group ls{flag}\n"));
-    text
+    lines.extend([String::new(), "Try:".to_owned()]);
+    lines.push(format!("  prom pub heartbeat.received {beat}{flag}"));
+    let (watched, last) = match demo {
+        true => ("'process.**'", "prom at now processes dev:stt:1"),
+        false => ("'heartbeat.**' --since 1m", "prom topic ls"),
+    };
+    lines.push(format!("  prom tail {watched}{flag}"));
+    lines.push(format!("  {last}{flag}\n"));
+    lines.join("\n")
 }

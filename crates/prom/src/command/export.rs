@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -17,11 +17,10 @@ use serde_json::value::RawValue;
 
 use super::Status;
 use super::sending::{BATCH_BYTES, Receipt, Sender};
-use crate::clock;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Missing, Reach, TextLines};
-use crate::times::{self, When};
+use crate::times;
 
 /// Write stored events as lines of JSON, for `prom import`.
 #[derive(Debug, Args)]
@@ -80,6 +79,16 @@ pub(crate) fn export(wish: Export, output: &Output) -> anyhow::Result<Status> {
     })
 }
 
+impl Export {
+    /// How many events there are to export, if that is known before.
+    async fn total(&self, reach: &Reach) -> Option<u64> {
+        let is_all = self.since.is_none() && self.until.is_none() && self.r#where.is_none();
+        // Whoever may read events need not be allowed to list topics.
+        let topics = super::topic::topics(reach, Some(&self.pattern)).await.ok()?;
+        is_all.then(|| topics.iter().map(|topic| topic.events).sum())
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Exported<'a> {
     file: &'a Path,
@@ -129,20 +138,13 @@ async fn write_events(
     output: &Output,
     into: &mut dyn Write,
 ) -> anyhow::Result<u64> {
-    let now = clock::now();
-    let read = |name: &str, text: &Option<String>| {
-        let when = text.as_ref().map(|text| times::parse(text, &now)).transpose()?;
-        if let Some(when) = when {
-            output.progress(&format!("{name} {}", when.echo(&now)));
-        }
-        anyhow::Ok(when.and_then(When::millis))
-    };
     let ask = Ask::get("/export")
         .query("topic", Some(&wish.pattern))
-        .query("from", read("since", &wish.since)?)
-        .query("until", read("until", &wish.until)?)
+        .query("from", times::told("since", wish.since.as_deref(), output)?)
+        .query("until", times::told("until", wish.until.as_deref(), output)?)
         .query("filter", wish.r#where.as_ref());
-    let bar = output.bar(None, "exported");
+    let total = if output.shows_bars() { wish.total(reach).await } else { None };
+    let bar = output.bar(total, "exported");
     let mut lines = TextLines::of(reach.stream(ask).await?);
     let mut events = 0;
     while let Some(line) = lines.next().await? {
@@ -156,7 +158,9 @@ async fn write_events(
             };
         }
         if line.starts_with("{\"gap\":") {
-            output.progress(&format!("missing: {line}"));
+            let gap: serde_json::Value = serde_json::from_str(&line)?;
+            let gap = gap.get("gap").unwrap_or(&gap);
+            output.progress(&format!("missing: {}", super::tail::described(gap)));
             continue;
         }
         writeln!(into, "{line}")?;
@@ -214,17 +218,18 @@ struct Waiting {
 }
 
 async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::Result<Imported> {
-    let reader = unpacked(if wish.file == Path::new("-") {
-        Box::new(BufReader::new(std::io::stdin()))
+    let file: Box<dyn Read> = if wish.file == Path::new("-") {
+        Box::new(std::io::stdin())
     } else if let Some(collection) = &wish.collection {
-        Box::new(BufReader::new(from_mongo(&wish.file, collection).await?))
+        Box::new(from_mongo(&wish.file, collection).await?)
     } else {
         let file = File::open(&wish.file);
-        Box::new(BufReader::new(
-            file.with_context(|| format!("cannot read {}", wish.file.display()))?,
-        ))
-    })?;
-    let bar = output.bar(None, "imported");
+        Box::new(file.with_context(|| format!("cannot read {}", wish.file.display()))?)
+    };
+    // Of a stream nobody knows how much is to come.
+    let size = std::fs::metadata(&wish.file).ok().filter(std::fs::Metadata::is_file);
+    let bar = output.byte_bar(size.map(|found| found.len()), "imported");
+    let reader = unpacked(Box::new(BufReader::new(bar.wrap_read(file))))?;
     let mut waiting: BTreeMap<Topic, Waiting> = BTreeMap::new();
     let mut imported = Imported::default();
     let mut sender = Sender::new(reach);
@@ -242,7 +247,6 @@ async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::
         if of_topic.events.len() == FRAME_EVENTS_MAX || of_topic.bytes > BATCH_BYTES {
             let batch = std::mem::take(of_topic);
             send(&mut sender, &topic, batch, &mut imported).await?;
-            bar.set_position(imported.events);
         }
     }
     for (topic, batch) in waiting {

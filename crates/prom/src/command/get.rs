@@ -1,18 +1,23 @@
 //! `prom get`: one event.
 
 use clap::Args;
-use promethean_event::{Event, EventId, Pattern};
+use promethean_event::{Event, Pattern};
 use serde::Deserialize;
 
 use super::Status;
+use super::short_id::ShortId;
 use crate::output::{self, Output};
-use crate::reach::{Ask, At, Missing};
+use crate::reach::{Ask, At, Missing, Reach};
 
 /// Show the event with an id; as JSON, ready for `prom pub TOPIC -`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  prom get 01a1e27c-651e-7436-8169-22c4b9e53898
+  prom get b9e53898                                   by its end, if it is of the last day
+  prom get b9e53898 --json | jq .payload")]
 pub(crate) struct Get {
-    /// The id.
-    id: EventId,
+    /// The id, or its end, as `prom tail` shows it.
+    id: ShortId,
     /// Look only in these topics.
     #[arg(long, value_name = "PATTERN")]
     topic: Option<Pattern>,
@@ -28,16 +33,21 @@ struct Found {
 pub(crate) fn run(get: Get, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
         let reach = get.at.open(Missing::Refuse).await?;
-        let ask = Ask::get(format!("/event/{}", get.id)).query("topic", get.topic.as_ref());
-        let found = reach.json::<Found>(ask).await;
+        let found = find(&get, &reach, output).await;
         reach.close().await;
-        let found = found.map_err(|error| error.context(format!("event {}", get.id)))?;
+        let found = found?;
         // The same id may stand in several topics: copies are told apart by theirs.
         for event in &found.events {
             output.record(event, described)?;
         }
         Ok(Status::Done)
     })
+}
+
+async fn find(get: &Get, reach: &Reach, output: &Output) -> anyhow::Result<Found> {
+    let id = get.id.find(reach, output).await?;
+    let ask = Ask::get(format!("/event/{id}")).query("topic", get.topic.as_ref());
+    reach.json(ask).await.map_err(|error: anyhow::Error| error.context(format!("event {id}")))
 }
 
 fn described(event: &Event) -> String {

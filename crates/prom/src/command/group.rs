@@ -33,6 +33,7 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
+    /// The group.
     group: GroupName,
     #[command(flatten)]
     at: At,
@@ -44,6 +45,7 @@ pub(crate) struct Get {
   prom group seek ops --to 'last tuesday 14:00' --topic orders.placed
   prom group seek ops --to 01a1e27c-651e-7436-8169-22c4b9e53898      after this event")]
 pub(crate) struct Seek {
+    /// The group.
     group: GroupName,
     /// Where to: earliest, latest, a time, or the id of an event to go on after.
     #[arg(long, value_name = "TIME")]
@@ -59,6 +61,7 @@ pub(crate) struct Seek {
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
+    /// The group.
     group: GroupName,
     #[command(flatten)]
     consent: Consent,
@@ -200,7 +203,7 @@ async fn seek(wish: &Seek, reach: &Reach, output: &Output) -> anyhow::Result<Sta
     let to = match when {
         When::Earliest => json!("earliest"),
         When::Latest => json!("latest"),
-        When::At(_) => json!({ "ts": when.millis() }),
+        When::At(_) => json!({ "ts": when.moment(&now)?.millis }),
         When::After(id) => json!({ "after_id": id }),
     };
     let path = format!("/groups/{}/seek", segment(wish.group.as_str()));

@@ -1,6 +1,6 @@
 //! `prom completions` and `prom man`: the program about itself.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -22,10 +22,10 @@ pub(crate) struct Completions {
     shell: clap_complete::Shell,
 }
 
-/// Print manual pages.
+/// Show manual pages; in a pipe, as `man` reads them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  prom man tail | man -l -
+  prom man tail
   prom man --into ~/.local/share/man/man1")]
 pub(crate) struct Man {
     /// The command, such as `tail` or `topic add` [default: prom itself].
@@ -61,6 +61,27 @@ pub(crate) fn man(wish: &Man, output: &Output) -> anyhow::Result<Status> {
     }
     let mut text = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    let is_seen = std::io::stdout().is_terminal();
+    if is_seen && read_by_man(&text)? {
+        return Ok(Status::Done);
+    }
+    if is_seen {
+        // Without `man` nobody reads its language.
+        return output
+            .print(&command.clone().render_long_help().to_string())
+            .map(|()| Status::Done);
+    }
     std::io::stdout().write_all(&text)?;
     Ok(Status::Done)
+}
+
+/// Lets `man` show a page; false if there is none.
+fn read_by_man(page: &[u8]) -> anyhow::Result<bool> {
+    let mut file = tempfile::Builder::new().prefix("prom-").suffix(".1").tempfile()?;
+    file.write_all(page)?;
+    match std::process::Command::new("man").arg(file.path()).status() {
+        Ok(ended) => Ok(ended.success()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).context("cannot start man"),
+    }
 }

@@ -26,6 +26,8 @@ mod sending;
 
 mod tail;
 
+mod short_id;
+
 mod get;
 
 mod export;

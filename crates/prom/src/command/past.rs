@@ -5,11 +5,10 @@ use serde_json::Value;
 
 use super::Status;
 use super::view::pretty;
-use crate::clock;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach, TextLines, segment};
-use crate::times::{self, When};
+use crate::times;
 
 /// Show a document as it was, and what it was made of.
 #[derive(Debug, Args)]
@@ -94,24 +93,12 @@ pub(crate) struct History {
 }
 
 /// A moment as the address has it, and what was understood.
-fn moment(text: &str, output: &Output) -> anyhow::Result<String> {
+fn moment(word: &str, text: &str, output: &Output) -> anyhow::Result<String> {
     if text.contains('/') {
         return Ok(text.to_owned());
     }
-    let now = clock::now();
-    let when = times::parse(text, &now)?;
-    let millis = match when {
-        When::At(_) => when.millis(),
-        When::Latest => u64::try_from(now.timestamp().as_millisecond()).ok(),
-        When::Earliest => Some(0),
-        When::After(_) => None,
-    };
-    let Some(millis) = millis else {
-        let what = format!("{text:?} is neither a time since 1970 nor a position");
-        return Err(Failure::usage(what).hint("a position is topic/partition/offset").into());
-    };
-    output.hint(&when.echo(&now));
-    Ok(millis.to_string())
+    let millis = times::told(word, Some(text), output)?;
+    Ok(millis.unwrap_or_default().to_string())
 }
 
 fn by(is_by_event: bool) -> Option<&'static str> {
@@ -148,7 +135,7 @@ fn event(value: Option<&Value>) -> String {
 
 pub(crate) fn at(wish: AtMoment, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
-        let time = moment(&wish.time, output)?;
+        let time = moment("as of", &wish.time, output)?;
         let Some(key) = &wish.key else {
             let reach = wish.at.open_workshop().await?;
             let done = all(&wish, &time, &reach, output).await;
@@ -228,7 +215,7 @@ async fn all(
 
 pub(crate) fn diff(wish: Diff, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
-        let (from, to) = (moment(&wish.from, output)?, moment(&wish.to, output)?);
+        let (from, to) = (moment("from", &wish.from, output)?, moment("to", &wish.to, output)?);
         let path = format!("/views/{}/diff/{}", segment(&wish.view), segment(&wish.key));
         let ask = Ask::get(path)
             .query("from", Some(from))

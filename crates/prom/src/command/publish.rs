@@ -16,7 +16,7 @@ use super::{Status, stop_signal};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{At, Missing, Reach};
-use crate::{clock, times};
+use crate::times;
 
 /// Publish events, and say where they are once they are durable.
 #[derive(Debug, Args)]
@@ -27,7 +27,8 @@ use crate::{clock, times};
   printf '%s\\n' '{\"payload\": 1}' '{\"payload\": 2, \"key\": \"k\"}' | prom pub numbers -
 
 Lines of standard input are {\"payload\": …, \"key\"?, \"id\"?, \"ts\"?, \"headers\"?, \"tags\"?,
-\"caused_by\"?, \"sid\"?}. Every event has an id before it is sent, so that trying again adds nothing.")]
+\"caused_by\"?, \"sid\"?}; flags say what holds for those that do not say it themselves. Every event
+has an id before it is sent, so that trying again adds nothing.")]
 pub(crate) struct Pub {
     /// Topic to publish to.
     topic: Topic,
@@ -65,19 +66,30 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(publish: Pub, output: &Output) -> anyhow::Result<Status> {
+    let is_many = publish.payload.as_deref() == Some("-");
+    if is_many && publish.id.is_some() {
+        let what = "--id is the id of one event, and - reads many";
+        return Err(Failure::usage(what).hint("give each line its own \"id\"").into());
+    }
     super::block_on(async move {
+        let said = said(&publish, output)?;
         let reach = publish.at.open(Missing::Make).await?;
-        let done = if publish.payload.as_deref() == Some("-") {
-            lines(&publish, &reach, output).await
+        let done = if is_many {
+            lines(&publish, &said, &reach, output).await
         } else {
-            one(&publish, &reach, output).await
+            one(&publish, said, &reach, output).await
         };
         reach.close().await;
         done
     })
 }
 
-async fn one(publish: &Pub, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+async fn one(
+    publish: &Pub,
+    said: Members,
+    reach: &Reach,
+    output: &Output,
+) -> anyhow::Result<Status> {
     let text = match publish.payload.as_deref() {
         None => "null".to_owned(),
         Some(text) => match text.strip_prefix('@') {
@@ -90,7 +102,11 @@ async fn one(publish: &Pub, reach: &Reach, output: &Output) -> anyhow::Result<St
         Failure::usage(format!("the payload is not JSON: {error}"))
             .hint(format!("a text needs its quotes: prom pub {} '\"text\"'", publish.topic))
     })?;
-    let event = envelope(publish, payload)?;
+    let mut line = said;
+    line.insert("payload".into(), payload);
+    let id = publish.id.unwrap_or_else(EventId::generate);
+    line.insert("id".into(), raw(&id)?);
+    let event = serde_json::to_string(&line)?;
     let mut shown = |receipts: &[Receipt]| {
         let receipt = receipts.first().context("the server gave no receipt")?;
         output.record(receipt, |receipt| {
@@ -106,31 +122,33 @@ async fn one(publish: &Pub, reach: &Reach, output: &Output) -> anyhow::Result<St
     Ok(Status::Done)
 }
 
-/// What is said about one event on the command line, as a line of it.
-fn envelope(publish: &Pub, payload: Box<RawValue>) -> anyhow::Result<String> {
-    let mut line: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
-    line.insert("payload", payload);
-    let raw = |value: serde_json::Value| serde_json::value::to_raw_value(&value);
-    line.insert("id", raw(publish.id.unwrap_or_else(EventId::generate).to_string().into())?);
+/// Members of an event, as a line has them.
+type Members = BTreeMap<String, Box<RawValue>>;
+
+fn raw(value: &impl serde::Serialize) -> serde_json::Result<Box<RawValue>> {
+    serde_json::value::to_raw_value(value)
+}
+
+/// What the command line says about every event.
+fn said(publish: &Pub, output: &Output) -> anyhow::Result<Members> {
+    let mut said = Members::new();
     if let Some(key) = &publish.key {
-        line.insert("key", raw(key.as_str().into())?);
+        said.insert("key".into(), raw(key)?);
     }
-    if let Some(text) = &publish.ts {
-        let at = times::parse(text, &clock::now())?;
-        let millis = at.millis().ok_or_else(|| Failure::usage("--ts needs a moment in time"))?;
-        line.insert("ts", raw(millis.into())?);
+    if let Some(millis) = times::told("ts", publish.ts.as_deref(), output)? {
+        said.insert("ts".into(), raw(&millis)?);
     }
     if !publish.header.is_empty() {
         let headers: BTreeMap<_, _> = publish.header.iter().cloned().collect();
-        line.insert("headers", raw(serde_json::to_value(headers)?)?);
+        said.insert("headers".into(), raw(&headers)?);
     }
     if !publish.tag.is_empty() {
-        line.insert("tags", raw(serde_json::to_value(&publish.tag)?)?);
+        said.insert("tags".into(), raw(&publish.tag)?);
     }
     if !publish.caused_by.is_empty() {
-        line.insert("caused_by", raw(serde_json::to_value(&publish.caused_by)?)?);
+        said.insert("caused_by".into(), raw(&publish.caused_by)?);
     }
-    Ok(serde_json::to_string(&line)?)
+    Ok(said)
 }
 
 /// Lines that wait at most, read ahead of what is being published.
@@ -141,7 +159,12 @@ type Numbered = (u64, String);
 
 /// Publishes what there is: whatever has been read while the last batch was on its way is the
 /// next one. A slow writer sees every line published at once, a fast one pays for few requests.
-async fn lines(publish: &Pub, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+async fn lines(
+    publish: &Pub,
+    said: &Members,
+    reach: &Reach,
+    output: &Output,
+) -> anyhow::Result<Status> {
     if std::io::stdin().is_terminal() {
         output.progress("reading lines of {\"payload\": …}; end with Ctrl-D");
     }
@@ -159,10 +182,10 @@ async fn lines(publish: &Pub, reach: &Reach, output: &Output) -> anyhow::Result<
         };
         let Some(first) = first else { break };
         let mut batch = Batch::default();
-        batch.add(publish, first?)?;
+        batch.add(&publish.topic, said, first?)?;
         while batch.events.len() < FRAME_EVENTS_MAX && batch.bytes < BATCH_BYTES {
             let Ok(next) = waiting.try_recv() else { break };
-            if let Err(error) = next.and_then(|line| batch.add(publish, line)) {
+            if let Err(error) = next.and_then(|line| batch.add(&publish.topic, said, line)) {
                 // What is good so far goes first.
                 published += deliver(&mut sender, publish, output, &batch).await?;
                 return Err(error.context(already(published)));
@@ -206,13 +229,18 @@ struct Batch {
 
 impl Batch {
     /// Takes a line, with an id if it has none and what the command line says of every event.
-    fn add(&mut self, publish: &Pub, (number, text): Numbered) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        topic: &Topic,
+        said: &Members,
+        (number, text): Numbered,
+    ) -> anyhow::Result<()> {
         let of_line = |why: String| Failure::usage(format!("line {number}: {why}"));
         let line: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).map_err(|error| {
             of_line(format!("not a JSON object: {error}"))
                 .hint("write every line like {\"payload\": {\"n\": 1}, \"key\": \"k\"}")
         })?;
-        let mut line: BTreeMap<String, Box<RawValue>> =
+        let mut line: Members =
             line.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         if !line.contains_key("payload") {
             return Err(of_line("there is no payload".into())
@@ -222,15 +250,14 @@ impl Batch {
         // What a store added is taken off, so that what was tailed or exported can be published.
         line.remove("offset");
         line.remove("partition");
-        if line.get("topic").is_some_and(|topic| topic.get() != format!("\"{}\"", publish.topic)) {
+        if line.get("topic").is_some_and(|named| named.get() != format!("\"{topic}\"")) {
             line.remove("topic");
         }
-        let raw = |value: serde_json::Value| serde_json::value::to_raw_value(&value);
         if !line.contains_key("id") {
-            line.insert("id".into(), raw(EventId::generate().to_string().into())?);
+            line.insert("id".into(), raw(&EventId::generate())?);
         }
-        if let Some(key) = publish.key.as_ref().filter(|_| !line.contains_key("key")) {
-            line.insert("key".into(), raw(key.as_str().into())?);
+        for (name, value) in said {
+            line.entry(name.clone()).or_insert_with(|| value.clone());
         }
         let text = serde_json::to_string(&line)?;
         self.bytes += text.len() + 1;

@@ -6,11 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::Status;
 use super::job::{Job, progress, shown};
-use crate::clock;
 use crate::consent::{Consent, Harm};
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach};
-use crate::times::{self, When};
+use crate::times;
 
 /// Publish stored events again: to another topic, or once more for one group. A second run adds
 /// nothing.
@@ -66,22 +65,14 @@ pub(crate) fn run(wish: Replay, output: &Output) -> anyhow::Result<Status> {
 
 /// The body of the request.
 fn body(wish: &Replay, output: &Output) -> anyhow::Result<Value> {
-    let now = clock::now();
-    let time = |text: &Option<String>| {
-        let when = text.as_deref().map(|text| times::parse(text, &now)).transpose()?;
-        if let Some(when) = when {
-            output.hint(&when.echo(&now));
-        }
-        Ok::<_, times::TimeError>(when.and_then(When::millis))
-    };
     let said = [
         ("from", Some(json!(wish.from))),
         ("to", wish.to.as_ref().map(|topic| json!(topic))),
         ("group", wish.group.as_ref().map(|group| json!(group))),
         ("where", wish.r#where.as_ref().map(|filter| json!(filter))),
         ("map", wish.map.as_ref().map(|map| json!(map))),
-        ("since", time(&wish.since)?.map(|ms| json!(ms))),
-        ("until", time(&wish.until)?.map(|ms| json!(ms))),
+        ("since", times::told("since", wish.since.as_deref(), output)?.map(|ms| json!(ms))),
+        ("until", times::told("until", wish.until.as_deref(), output)?.map(|ms| json!(ms))),
         ("rate", wish.rate.map(|rate| json!(rate))),
     ];
     let body: Map<String, Value> =

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::feeding::Feeding;
 use crate::manifest::{Document, Manifest, Plan, Severity, modified};
 use crate::output::Output;
-use crate::reach::{Reach, announce};
+use crate::reach::{Reach, announce, taken};
 use crate::shelf::{self, Workshop};
 use crate::told_time;
 
@@ -322,7 +322,7 @@ async fn follow_manifest(output: &Output, manifest: &Manifest, bus: &Bus) -> any
     let reach = Reach::over(bus.clone(), &manifest.path).await;
     let plan = apply::steps(manifest, &reach, false).await?;
     if !plan.steps.is_empty() {
-        output.progress(&apply::described(&plan, "this server", output));
+        output.progress(&apply::described(&plan, "this server", output.aside()));
     }
     let mut left = Plan::default();
     for step in plan.steps {
@@ -334,7 +334,7 @@ async fn follow_manifest(output: &Output, manifest: &Manifest, bus: &Bus) -> any
     }
     if !left.steps.is_empty() {
         output.progress("warning: of these, some are not done by themselves; run: prom apply");
-        output.progress(&apply::described(&left, "this server", output));
+        output.progress(&apply::described(&left, "this server", output.aside()));
     }
     Ok(())
 }
@@ -343,8 +343,8 @@ async fn follow_manifest(output: &Output, manifest: &Manifest, bus: &Bus) -> any
 fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
     match EmbeddedStore::open(data, EmbeddedOptions::default()) {
         Ok((store, _)) => Ok(Arc::new(store)),
-        Err(OpenError::Log(error @ promethean_log::OpenError::Locked { .. })) => {
-            Err(Failure::new(Status::Conflict, error.to_string()).into())
+        Err(OpenError::Log(promethean_log::OpenError::Locked { holder, .. })) => {
+            Err(taken(data, &holder).into())
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", data.display())),
     }

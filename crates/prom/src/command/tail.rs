@@ -87,24 +87,26 @@ pub(crate) fn run(tail: Tail, output: &Output) -> anyhow::Result<Status> {
 }
 
 async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
-    let now = clock::now();
-    let read =
-        |text: &Option<String>| text.as_ref().map(|text| times::parse(text, &now)).transpose();
-    let (since, until) = (read(&tail.since)?, read(&tail.until)?);
-    for (what, when) in [("since", since), ("until", until)] {
-        if let Some(when) = when {
-            output.progress(&format!("{what} {}", when.echo(&now)));
-        }
-    }
     let format = tail.format.as_deref().map(Template::parse).transpose()?;
     let (left, several) = (tail.count, tail.is_several());
-    let mut shown = Shown { output, left, headed: false, several, format };
-    if shown.is_done() {
+    let mut shown = Shown { output, left, widths: None, several, format };
+    if tail.no_follow || tail.until.is_some() {
+        let since = tail.since.clone().or(tail.from.map(|id| id.to_string()));
+        let since = times::told("since", since.as_deref(), output)?;
+        let until = times::told("until", tail.until.as_deref(), output)?;
+        if !shown.is_done() {
+            stored(tail, reach, (since, until), &mut shown).await?;
+        }
         return Ok(Status::Done);
     }
-    if tail.no_follow || until.is_some() {
-        stored(tail, reach, (since, until), &mut shown).await?;
-    } else {
+    let now = clock::now();
+    let since = tail.since.as_ref().map(|text| times::parse(text, &now)).transpose()?;
+    match since {
+        Some(since @ When::After(_)) => output.progress(&since.echo(&now)),
+        Some(since) => output.progress(&format!("since {}", since.echo(&now))),
+        None => {}
+    }
+    if !shown.is_done() {
         follow(tail, reach, since, &mut shown).await?;
     }
     Ok(Status::Done)
@@ -140,18 +142,9 @@ struct Page {
 async fn stored(
     tail: &Tail,
     reach: &Reach,
-    (since, until): (Option<When>, Option<When>),
+    (from, until): (Option<u64>, Option<u64>),
     shown: &mut Shown<'_>,
 ) -> anyhow::Result<()> {
-    let from = match (since, tail.from) {
-        (Some(When::After(_)), _) | (_, Some(_)) => {
-            return Err(Failure::usage("beginning after an event needs following")
-                .hint("leave --no-follow and --until away, or give a time")
-                .into());
-        }
-        (when, _) => when.and_then(When::millis),
-    };
-    let until = until.and_then(When::millis);
     for (number, pattern) in tail.patterns.iter().enumerate() {
         let earlier = tail.patterns.get(..number).unwrap_or_default();
         let mut after: Option<String> = None;
@@ -165,7 +158,9 @@ async fn stored(
                 shown.gap(gap);
             }
             for event in &page.events {
-                if earlier.iter().any(|pattern| pattern.matches(&event.topic)) {
+                // An id is a time here, which its event begins; what begins after it has not got it.
+                let is_begun = tail.from == Some(event.id);
+                if is_begun || earlier.iter().any(|pattern| pattern.matches(&event.topic)) {
                     continue;
                 }
                 shown.event(event)?;
@@ -261,7 +256,8 @@ async fn drain(stream: &mut EventStream, shown: &mut Shown<'_>) -> anyhow::Resul
 struct Shown<'a> {
     output: &'a Output,
     left: Option<u64>,
-    headed: bool,
+    /// Of the columns for topic and key, once there is a heading; they grow with what they hold.
+    widths: Option<Widths>,
     several: bool,
     format: Option<Template>,
 }
@@ -275,14 +271,14 @@ impl Shown<'_> {
         if let Some(format) = &self.format {
             self.output.print(&format.fill(event))?;
         } else if self.output.is_text() {
-            if !self.headed {
-                let topic = if self.several { "TOPIC                 " } else { "" };
-                let heading =
-                    format!("TIME          {topic}KEY                   ID        PAYLOAD");
-                self.output.print(&self.output.paint().dim(&heading))?;
-                self.headed = true;
+            let paint = self.output.paint();
+            let is_first = self.widths.is_none();
+            let widths = self.widths.get_or_insert_default();
+            widths.fit(event);
+            if is_first {
+                self.output.print(&paint.dim(&widths.heading(self.several)))?;
             }
-            self.output.print(&line(event, self.several, self.output.paint()))?;
+            self.output.print(&widths.line(event, self.several, paint))?;
         } else {
             self.output.print(&serde_json::to_string(event)?)?;
         }
@@ -292,18 +288,69 @@ impl Shown<'_> {
 
     /// What is missing is said, on the other channel.
     fn gap(&self, gap: &serde_json::Value) {
-        self.output.progress(&format!("missing: {gap}"));
+        self.output.progress(&format!("missing: {}", described(gap)));
     }
 }
 
-fn line(event: &Event, several: bool, paint: output::Paint) -> String {
+/// A gap in words; what is none, as it came.
+pub(super) fn described(gap: &serde_json::Value) -> String {
+    let number = |name: &str| gap.get(name).and_then(serde_json::Value::as_u64);
+    let text = |name: &str| gap.get(name).and_then(serde_json::Value::as_str);
+    match (text("topic"), number("partition"), number("from"), number("to"), text("reason")) {
+        (Some(topic), Some(partition), Some(from), Some(to), Some(reason)) => {
+            let last = to.saturating_sub(1).max(from);
+            format!("{topic}/{partition}, offsets {from} to {last} ({reason})")
+        }
+        _ => gap.to_string(),
+    }
+}
+
+/// How wide the columns are.
+#[derive(Debug, Clone, Copy)]
+struct Widths {
+    topic: usize,
+    key: usize,
+}
+
+impl Default for Widths {
+    fn default() -> Self {
+        Self { topic: 16, key: 16 }
+    }
+}
+
+impl Widths {
+    /// One long name pushes the columns of its own line only.
+    const MAX: usize = 40;
+
+    fn fit(&mut self, event: &Event) {
+        let key = event.key.as_ref().map_or(0, |key| key.as_str().chars().count());
+        for (width, needed) in [(&mut self.topic, event.topic.as_str().len()), (&mut self.key, key)]
+        {
+            *width = needed.min(Self::MAX).max(*width);
+        }
+    }
+
+    fn heading(self, several: bool) -> String {
+        let width = self.topic;
+        let topic = if several { format!("{:<width$}  ", "TOPIC") } else { String::new() };
+        let width = self.key;
+        format!("{:<12}  {topic}{:<width$}  {:<7}  PAYLOAD", "TIME", "KEY", "ID")
+    }
+
+    fn line(self, event: &Event, several: bool, paint: output::Paint) -> String {
+        line(event, if several { Some(self.topic) } else { None }, self.key, paint)
+    }
+}
+
+fn line(event: &Event, topic: Option<usize>, width: usize, paint: output::Paint) -> String {
     let at = i64::try_from(event.ts.millis())
         .ok()
         .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let zone = clock::now().time_zone().clone();
     let time = at.map(|at| at.to_zoned(zone).strftime("%H:%M:%S%.3f").to_string());
     let time = time.unwrap_or_else(|| event.ts.millis().to_string());
-    let topic = if several { format!("{:<20}  ", event.topic) } else { String::new() };
+    let topic =
+        topic.map(|width| format!("{:<width$}  ", event.topic.as_str())).unwrap_or_default();
     let key = event.key.as_ref().map_or("-".to_owned(), |key| output::plain(key.as_str()));
     let id = event.id.to_string();
     let end: String = id.chars().skip(id.len().saturating_sub(6)).collect();
@@ -313,5 +360,19 @@ fn line(event: &Event, several: bool, paint: output::Paint) -> String {
     };
     let tags: String =
         event.tags.iter().map(|tag| format!("  {}", output::plain(tag.as_str()))).collect();
-    format!("{}  {topic}{key:<20}  …{end}   {payload}{tags}", paint.dim(&format!("{time:<12}")))
+    format!("{}  {topic}{key:<width$}  …{end}  {payload}{tags}", paint.dim(&format!("{time:<12}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_told_in_words() {
+        let gap = serde_json::json!({
+            "topic": "a.b", "partition": 2, "from": 5, "to": 9, "reason": "trimmed",
+        });
+        assert_eq!(described(&gap), "a.b/2, offsets 5 to 8 (trimmed)");
+        assert_eq!(described(&serde_json::json!({ "id": 1 })), r#"{"id":1}"#);
+    }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Status;
 use crate::consent::{Consent, Harm};
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Paint};
 use crate::reach::{Ask, At, Missing, Reach};
 use crate::rules::{Compaction, Difference, Rules};
 use crate::{clock, times};
@@ -39,6 +39,7 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
+    /// The topic.
     topic: Topic,
     #[command(flatten)]
     at: At,
@@ -97,6 +98,7 @@ impl Keeping {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
+    /// The topic.
     topic: Topic,
     /// How many partitions it has. Fixed for ever: a key stays in its partition.
     #[arg(long, default_value_t = 1)]
@@ -109,6 +111,7 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 pub(crate) struct Set {
+    /// The topic.
     topic: Topic,
     #[command(flatten)]
     keeping: Keeping,
@@ -120,6 +123,7 @@ pub(crate) struct Set {
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
+    /// The topic.
     topic: Topic,
     #[command(flatten)]
     consent: Consent,
@@ -273,10 +277,9 @@ async fn make(add: &Add, reach: &Reach, output: &Output) -> anyhow::Result<Statu
 }
 
 /// A change of a topic as it is shown before it is made.
-pub(super) fn plan_lines(differences: &[Difference], output: &Output) -> String {
+pub(super) fn plan_lines(differences: &[Difference], paint: Paint) -> String {
     let line = |one: &Difference| {
-        let warning =
-            if one.destroys { output.paint().bad("   removes events") } else { String::new() };
+        let warning = if one.destroys { paint.bad("   removes events") } else { String::new() };
         format!("  {:<16} {} -> {}{warning}", one.rule, one.from, one.to)
     };
     differences.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -291,7 +294,7 @@ async fn change(set: &Set, reach: &Reach, output: &Output) -> anyhow::Result<Sta
         return Ok(Status::Done);
     }
     output.progress(&format!("Plan: change {} at {}", set.topic, reach.place()));
-    output.progress(&plan_lines(&differences, output));
+    output.progress(&plan_lines(&differences, output.aside()));
     let destroys = differences.iter().any(|one| one.destroys) || reach.is_protected();
     let name = set.topic.to_string();
     let harm = if destroys { Harm::Severe(&name) } else { Harm::Moderate };
@@ -304,12 +307,8 @@ async fn change(set: &Set, reach: &Reach, output: &Output) -> anyhow::Result<Sta
 
 async fn rm(wish: &Remove, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
     let topic = known(reach, &wish.topic).await?;
-    let events = output::grouped(topic.events);
-    output.progress(&format!(
-        "Plan: remove {} with {events} events at {}",
-        wish.topic,
-        reach.place()
-    ));
+    let events = output::count(topic.events as usize, "event", "events");
+    output.progress(&format!("Plan: remove {} with {events} at {}", wish.topic, reach.place()));
     if !wish.consent.given(Harm::Severe(wish.topic.as_str()), output)? {
         return Ok(Status::Done);
     }

@@ -3,20 +3,20 @@
 use std::collections::{HashMap, HashSet};
 
 use clap::Args;
-use promethean_event::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Status;
 use super::past::time_of;
+use super::short_id::ShortId;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At};
 
 /// Show the causes of an event and its effects, as a tree.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// The id.
-    id: EventId,
+    /// The id, or its end, as `prom tail` shows it.
+    id: ShortId,
     /// Only towards causes.
     #[arg(long, conflicts_with = "down")]
     up: bool,
@@ -54,11 +54,15 @@ pub(crate) fn run(wish: Trace, output: &Output) -> anyhow::Result<Status> {
             (false, true) => Some("down"),
             _ => None,
         };
-        let ask = Ask::get(format!("/trace/{}", wish.id))
-            .query("direction", direction)
-            .query("depth", wish.depth);
         let reach = wish.at.open_workshop().await?;
-        let found = reach.json::<Found>(ask).await;
+        let found = match wish.id.find(&reach, output).await {
+            Ok(id) => {
+                let ask = Ask::get(format!("/trace/{id}"));
+                let ask = ask.query("direction", direction).query("depth", wish.depth);
+                reach.json::<Found>(ask).await
+            }
+            Err(error) => Err(error),
+        };
         reach.close().await;
         output.record(&found?, tree)?;
         Ok(Status::Done)

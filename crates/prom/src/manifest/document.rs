@@ -177,7 +177,8 @@ pub(crate) struct TopicTable {
     /// Tombstones stay this long. Default: `24h`.
     pub(crate) tombstone_retention: Option<Millis>,
     /// How far an event must have travelled before its publisher is answered: `synced` survives
-    /// power loss, `written` a crash of the server, `none` nothing. Default: `synced`.
+    /// power loss, `written` a crash of the server, `none` nothing. Default: `synced`. Read when the
+    /// server starts.
     pub(crate) durability: Option<DurabilityRule>,
     /// Whether the newest state of each key is also published to `NAME.snapshot`. Default: false.
     pub(crate) snapshot: Option<bool>,

@@ -120,8 +120,8 @@ impl Here {
     }
 }
 
-/// Another process has the directory.
-fn taken(directory: &Path, holder: &str) -> Failure {
+/// Another process has the directory: which, and how to reach it if it is a server.
+pub(crate) fn taken(directory: &Path, holder: &str) -> Failure {
     let note = fs::read(directory.join(NOTE)).ok();
     let note: Option<Note> = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let place = directory.display();

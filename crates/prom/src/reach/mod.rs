@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use ask::{Answer, Ask, segment};
 pub(crate) use context::{Context, Contexts};
-pub(crate) use here::{Here, announce};
-use remote::Remote;
+pub(crate) use here::{Here, announce, taken};
+use remote::{Remote, Way};
 pub(crate) use stream::{EventStream, Streamed, TextLines};
 
 use crate::failure::Failure;
@@ -92,8 +92,19 @@ impl At {
         };
         let url = url.or_else(|| context.map(|context| context.url.clone()));
         let url = url.unwrap_or_else(|| format!("http://127.0.0.1:{PORT}"));
-        let protected = context.is_some_and(|context| context.protected);
-        Ok(Reach::There(Box::new(Remote::new(&url, token, self.timeout, protected)?)))
+        let is_protected = context.is_some_and(|context| context.protected);
+        let way = Way { said: self.said(), is_protected };
+        Ok(Reach::There(Box::new(Remote::new(&url, token, self.timeout, way)?)))
+    }
+
+    /// What was said of the server, as flags: another `prom` has to be told the same. What the
+    /// environment and the current context say, they say to that one, too.
+    fn said(&self) -> String {
+        let file = self.token_file.as_ref().map(|file| file.display().to_string());
+        [("--url", &self.url), ("--context", &self.context), ("--token-file", &file)]
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)))
+            .collect()
     }
 }
 
@@ -105,6 +116,11 @@ impl At {
             None => self.open(Missing::Refuse).await,
         }
     }
+}
+
+/// Whether a text can be the address of a server.
+pub(crate) fn check_url(url: &str) -> Result<(), Failure> {
+    Remote::new(url, None, Duration::ZERO, Way::default()).map(drop)
 }
 
 impl Reach {
@@ -161,14 +177,13 @@ impl Reach {
     pub(crate) fn flag(&self) -> String {
         match self {
             Self::Here(here) => format!(" --data {}", here.directory().display()),
-            Self::There(remote) if remote.is_usual() => String::new(),
-            Self::There(remote) => format!(" --url {}", remote.url()),
+            Self::There(remote) => remote.way().said.clone(),
         }
     }
 
     /// Whether its context says to ask twice.
     pub(crate) fn is_protected(&self) -> bool {
-        matches!(self, Self::There(remote) if remote.is_protected())
+        matches!(self, Self::There(remote) if remote.way().is_protected)
     }
 
     /// Lets go of it; what was decided is durable.

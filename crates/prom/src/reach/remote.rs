@@ -33,8 +33,17 @@ pub(crate) struct Remote {
     is_secure: bool,
     token: Option<String>,
     patience: Duration,
-    is_protected: bool,
+    way: Way,
     idle: Mutex<Option<Connection>>,
+}
+
+/// How a user got there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Way {
+    /// What was said on the command line, as flags.
+    pub(super) said: String,
+    /// By a context that wants changes to be confirmed by name.
+    pub(super) is_protected: bool,
 }
 
 impl Remote {
@@ -42,7 +51,7 @@ impl Remote {
         url: &str,
         token: Option<String>,
         patience: Duration,
-        is_protected: bool,
+        way: Way,
     ) -> Result<Self, Failure> {
         let wrong = |why: &str| {
             Failure::usage(format!("{url:?} is not the address of a server: {why}"))
@@ -69,19 +78,15 @@ impl Remote {
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { PORT });
         let url = plain.trim_end_matches('/').to_owned();
         let idle = Mutex::new(None);
-        Ok(Self { url, host, port, is_secure, token, patience, is_protected, idle })
+        Ok(Self { url, host, port, is_secure, token, patience, way, idle })
     }
 
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(super) fn is_usual(&self) -> bool {
-        !self.is_secure && is_loopback(&self.host) && self.port == PORT
-    }
-
-    pub(super) const fn is_protected(&self) -> bool {
-        self.is_protected
+    pub(super) const fn way(&self) -> &Way {
+        &self.way
     }
 
     pub(super) async fn ask(&self, ask: Ask) -> anyhow::Result<Answer> {
@@ -197,13 +202,15 @@ mod tests {
     use super::*;
 
     fn remote(url: &str, token: Option<&str>) -> Result<Remote, Failure> {
-        Remote::new(url, token.map(str::to_owned), Duration::from_secs(1), false)
+        Remote::new(url, token.map(str::to_owned), Duration::from_secs(1), Way::default())
     }
 
     #[test]
     fn addresses() {
         for usual in ["http://127.0.0.1:7766", "localhost", "ws://[::1]:7766/", "127.0.0.1:7766"] {
-            assert!(remote(usual, None).unwrap().is_usual(), "{usual}");
+            let remote = remote(usual, None).unwrap();
+            assert!(is_loopback(&remote.host), "{usual}");
+            assert_eq!((remote.is_secure, remote.port), (false, PORT), "{usual}");
         }
         assert_eq!(remote("https://bus.example", None).unwrap().port, 443);
         for wrong in ["ftp://a", "http://", "http://a b", ""] {

@@ -4,10 +4,10 @@ use promethean::event::Topic;
 
 use super::serving;
 
-#[path = "../../../client/examples/embedded.rs"]
+#[path = "../../../../examples/rust/embedded.rs"]
 #[allow(dead_code, reason = "an example's main is its own")]
 mod embedded;
-#[path = "../../../client/examples/remote.rs"]
+#[path = "../../../../examples/rust/remote.rs"]
 #[allow(dead_code, reason = "an example's main is its own")]
 mod remote;
 
@@ -16,8 +16,8 @@ fn the_examples_differ_in_the_line_that_makes_the_bus() {
     let code = |source: &'static str| -> Vec<&str> {
         source.lines().filter(|line| !line.starts_with("//!")).collect()
     };
-    let embedded = code(include_str!("../../../client/examples/embedded.rs"));
-    let remote = code(include_str!("../../../client/examples/remote.rs"));
+    let embedded = code(include_str!("../../../../examples/rust/embedded.rs"));
+    let remote = code(include_str!("../../../../examples/rust/remote.rs"));
     assert_eq!(embedded.len(), remote.len());
     let other: Vec<_> = embedded.iter().zip(&remote).filter(|(one, two)| one != two).collect();
     assert_eq!(

@@ -17,7 +17,7 @@ fn wants(query: &DeadLetterQuery, entry: &DeadLetterEntry) -> bool {
     let letter = &entry.letter;
     query.topics.as_ref().is_none_or(|topics| topics.matches(&letter.topic))
         && query.group.as_ref().is_none_or(|group| *group == letter.group)
-        && query.fingerprint.as_ref().is_none_or(|kind| *kind == letter.fingerprint)
+        && query.fingerprint.as_ref().is_none_or(|kind| letter.fingerprint.starts_with(kind))
         && (query.ids.is_empty() || query.ids.contains(&entry.id))
         && query.state.is_none_or(|state| state == entry.state)
 }
@@ -67,10 +67,13 @@ impl Bus {
         let fates = self.fates().await?;
         let topics = self.topics();
         let mut found = Vec::new();
+        let mut ahead = query.after;
         let dead = topics.users().filter(|entry| is_dead(&entry.definition.topic));
         for entry in dead {
             self.letters_of(entry, &fates, &mut |letter| {
-                if wants(query, &letter) {
+                if ahead.is_some() {
+                    ahead.take_if(|last| *last == letter.id);
+                } else if wants(query, &letter) {
                     found.push(letter);
                 }
                 found.len() < max

@@ -1,7 +1,7 @@
 /**
  * Serves the page with live process states, and runs the demo that fills it.
  *
- *     npm run example browser/serve
+ *     npm run example browser
  *
  * With `PROM_URL` the page follows that server instead; it has to allow the page's origin
  * (`prom dev --demo --origin http://127.0.0.1:5173`).

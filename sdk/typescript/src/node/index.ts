@@ -16,15 +16,18 @@ const followedCauses: CauseScope = {
   current: () => handled.getStore(),
 };
 
+/** What is set to nothing is not set. */
+const named = (name: string): string | undefined => process.env[name] || undefined;
+
 /**
- * What is not said is taken from the environment: `PROM_URL`, and `PROM_TOKEN` or the file that
- * `PROM_TOKEN_FILE` names, which is read again whenever a token is needed.
+ * What is not said is taken from the environment: `PROM_URL`, and the token in the file that
+ * `PROM_TOKEN_FILE` names, which is read again whenever one is needed, or `PROM_TOKEN` itself.
  */
 function settled(options: BusOptions): BusOptions {
-  const { PROM_URL, PROM_TOKEN, PROM_TOKEN_FILE } = process.env;
-  const file = PROM_TOKEN_FILE ? () => readFileSync(PROM_TOKEN_FILE, "utf8").trim() : undefined;
-  const token = options.token ?? PROM_TOKEN ?? file;
-  const url = options.url ?? PROM_URL;
+  const file = named("PROM_TOKEN_FILE");
+  const read = file === undefined ? undefined : () => readFileSync(file, "utf8").trim();
+  const token = options.token ?? read ?? named("PROM_TOKEN");
+  const url = options.url ?? named("PROM_URL");
   return {
     openSocket: "WebSocket" in globalThis ? openPlatformSocket : openNodeSocket,
     causes: followedCauses,

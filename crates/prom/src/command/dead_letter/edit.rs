@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::named;
 use crate::command::Status;
-use crate::consent::{Consent, Harm};
+use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::{Ask, At, Reach};
@@ -80,7 +80,7 @@ pub(super) async fn run(edit: &Edit, reach: &Reach, output: &Output) -> anyhow::
     let whom =
         if edit.all_groups { "all groups".into() } else { format!("group {} only", letter.group) };
     output.progress(&format!("  deliver to  {whom}"));
-    if !edit.consent.given(Harm::Moderate, output)? {
+    if !edit.consent.given(super::harm(reach), output)? {
         return Ok(Status::Done);
     }
     let to = if edit.all_groups { "all_groups" } else { "failing_group" };
@@ -130,7 +130,7 @@ fn difference(before: &str, after: &str, output: &Output) -> String {
         let lines = lines.get(same..lines.len() - end).unwrap_or_default();
         lines.iter().map(|line| format!("  {mark} {line}")).collect::<Vec<_>>()
     };
-    let paint = output.paint();
+    let paint = output.aside();
     let gone = part(&old, "-").into_iter().map(|line| paint.bad(&line));
     let come = part(&new, "+").into_iter().map(|line| paint.good(&line));
     gone.chain(come).collect::<Vec<_>>().join("\n")

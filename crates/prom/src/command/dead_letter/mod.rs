@@ -15,6 +15,7 @@ use promethean_event::{EventId, GroupName, Pattern};
 use serde::Deserialize;
 
 use super::Status;
+use crate::consent::Harm;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::{Ask, At, Missing, Reach};
@@ -55,28 +56,41 @@ impl Selection {
     }
 }
 
+/// Dead letters can be told again what was done to them, but for those who were served meanwhile.
+fn harm(reach: &Reach) -> Harm<'static> {
+    if reach.is_protected() { Harm::Severe("dlq") } else { Harm::Moderate }
+}
+
 #[derive(Debug, Deserialize)]
 struct Letters {
     dead_letters: Vec<Letter>,
+    #[serde(default)]
+    next: Option<EventId>,
 }
 
-/// A server lists so many at most.
-const LISTED_MAX: usize = 1_000;
+/// So many are looked at in one go.
+const LISTED_MAX: usize = 10_000;
+/// Of these, a server lists so many at once.
+const PAGE_MAX: usize = 1_000;
 
 /// Dead letters in a state; those that are there, up to [`LISTED_MAX`].
 async fn letters(reach: &Reach, which: &Selection, state: &str) -> anyhow::Result<Vec<Letter>> {
     let ask = Ask::get("/dead-letters")
         .query("topic", which.topic.as_ref())
         .query("group", which.group.as_ref())
+        .query("fingerprint", which.error.as_deref())
         .query("state", Some(state))
-        .query("limit", Some(LISTED_MAX));
-    let mut found = reach.json::<Letters>(ask).await?.dead_letters;
-    // A fingerprint may be shortened.
-    if let Some(error) = &which.error {
-        let error = error.trim_start_matches("fp_");
-        found.retain(|letter| letter.fingerprint.starts_with(error));
+        .query("limit", Some(PAGE_MAX));
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page: Letters = reach.json(ask.clone().query("after", after)).await?;
+        found.extend(page.dead_letters);
+        after = page.next;
+        if after.is_none() || found.len() >= LISTED_MAX {
+            found.truncate(LISTED_MAX);
+            return Ok(found);
+        }
     }
-    Ok(found)
 }
 
 /// One dead letter by its id, or by how the id ends.

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
-use promethean_event::EventId;
-use serde::Serialize;
+use promethean_event::{Event, EventId, Topic};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::letter::{Letter, moment};
-use super::{LISTED_MAX, Selection, letters, named};
+use super::{LISTED_MAX, Selection, harm, letters, named};
 use crate::command::Status;
-use crate::consent::{Consent, Harm};
+use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach};
@@ -121,6 +121,44 @@ fn plan(verb: &str, letters: &[Letter], place: &str) -> String {
     lines.join("\n")
 }
 
+/// So many keys are looked up for a plan, and so many in one request.
+const KEYS_MAX: usize = 200;
+const KEYS_AT_ONCE: usize = 20;
+
+#[derive(Deserialize)]
+struct Newest {
+    events: BTreeMap<String, Option<Event>>,
+}
+
+/// How many keys have events that are newer than what is to be replayed: a consumer that keeps the
+/// last one it saw would go back. A plan goes without what cannot be found out.
+async fn overtaken(letters: &[Letter], reach: &Reach) -> usize {
+    let mut newest: BTreeMap<&Topic, BTreeMap<&str, u64>> = BTreeMap::new();
+    for letter in letters {
+        if let Some(key) = letter.original.as_ref().and_then(|event| event.key.as_ref()) {
+            let offsets = newest.entry(&letter.topic).or_default();
+            let offset = offsets.entry(key.as_str()).or_default();
+            *offset = letter.offset.max(*offset);
+        }
+    }
+    let mut count = 0;
+    for (topic, offsets) in newest {
+        let keys: Vec<&str> = offsets.keys().copied().take(KEYS_MAX).collect();
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            let ask = Ask::get("/latest-by-key").query("topic", Some(topic));
+            let ask = some.iter().fold(ask, |ask, key| ask.query("key", Some(key)));
+            let Ok(found) = reach.json::<Newest>(ask).await else { continue };
+            let is_newer = |(key, event): &(&String, &Option<Event>)| {
+                let known = offsets.get(key.as_str());
+                let offset = event.as_ref().map(|event| event.offset.get());
+                offset.zip(known).is_some_and(|(newest, known)| newest > *known)
+            };
+            count += found.events.iter().filter(is_newer).count();
+        }
+    }
+    count
+}
+
 pub(super) async fn run(wish: &Replay, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
     let found = wish.chosen.find(reach).await?;
     if found.is_empty() {
@@ -128,8 +166,21 @@ pub(super) async fn run(wish: &Replay, reach: &Reach, output: &Output) -> anyhow
         return Ok(Status::Done);
     }
     output.progress(&plan("replay", &found, &reach.place()));
-    let whom = if wish.all_groups { "all groups" } else { "the failing group only" };
+    let overtaken = overtaken(&found, reach).await;
+    if overtaken > 0 {
+        let keys = output::count(overtaken, "key has", "keys have");
+        let warning = format!("  order            {keys} newer events, which came first (!)");
+        output.progress(&output.aside().bad(&warning));
+    }
+    let whom = match wish.all_groups {
+        true => "all groups",
+        false => "the failing group only   (others: --all-groups)",
+    };
     output.progress(&format!("  deliver to       {whom}"));
+    if let Some(rate) = wish.rate {
+        let takes = output::span(found.len() as u64 * 1000 / u64::from(rate));
+        output.progress(&format!("  rate             {rate}/s, about {takes}"));
+    }
     if found.len() == LISTED_MAX {
         output.progress("  there may be more; run it again afterwards");
     }
@@ -160,10 +211,6 @@ pub(super) async fn remove(
     let ask = |letter: &Letter| Ask::post(format!("/dead-letters/{}/discard", letter.id));
     let outcome = each(&found, reach, output, (None, &ask)).await?;
     finish(&outcome, "given up", reach, output)
-}
-
-fn harm(reach: &Reach) -> Harm<'static> {
-    if reach.is_protected() { Harm::Severe("dlq") } else { Harm::Moderate }
 }
 
 /// What is asked of the server about one dead letter.

@@ -39,7 +39,7 @@ pub(super) fn run(survey: &Survey, output: &Output) -> anyhow::Result<Status> {
             sealed: segment.sealed,
         })
         .collect();
-    output.result(&segments, |segments| table(segments))?;
+    output.list("segments", &segments, table)?;
     Ok(Status::Done)
 }
 

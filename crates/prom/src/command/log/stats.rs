@@ -4,7 +4,7 @@ use promethean_log::Survey;
 use serde::Serialize;
 
 use crate::command::Status;
-use crate::output::{Output, bytes, grouped};
+use crate::output::{Output, bytes, count, grouped};
 
 #[derive(Serialize)]
 struct Stats {
@@ -49,15 +49,15 @@ pub(super) fn run(survey: &Survey, output: &Output) -> anyhow::Result<Status> {
         index_bytes: survey.segments.iter().map(|segment| segment.index_bytes).sum(),
         topics: topics.collect(),
     };
-    output.result(&stats, table)?;
+    output.record(&stats, table)?;
     Ok(Status::Done)
 }
 
 fn table(stats: &Stats) -> String {
     let mut out = format!(
-        "{} events in {} segments, {} and {} of indexes\n\n{:<40} {:>10} {:>14} {:>10}\n",
+        "{} events in {}, {} and {} of indexes\n\n{:<40} {:>10} {:>14} {:>10}\n",
         grouped(stats.events),
-        stats.segments,
+        count(stats.segments, "segment", "segments"),
         bytes(stats.bytes),
         bytes(stats.index_bytes),
         "TOPIC",

@@ -4,7 +4,7 @@ use promethean_log::Survey;
 use serde::Serialize;
 
 use crate::command::Status;
-use crate::output::{Output, bytes, grouped};
+use crate::output::{Output, bytes, count, grouped};
 
 #[derive(Serialize)]
 struct Verdict {
@@ -50,15 +50,15 @@ pub(super) fn run(survey: &Survey, output: &Output) -> anyhow::Result<Status> {
         torn_tail: survey.torn_tail.clone().map(|(file, position)| TornTail { file, position }),
         damage: damage.collect(),
     };
-    output.result(&verdict, text)?;
+    output.record(&verdict, text)?;
     Ok(if verdict.good { Status::Done } else { Status::FoundProblems })
 }
 
 fn text(verdict: &Verdict) -> String {
     let mut out = format!(
-        "{} events in {} segments ({}) read and checked\n",
+        "{} events in {} ({}) read and checked\n",
         grouped(verdict.events),
-        verdict.segments,
+        count(verdict.segments, "segment", "segments"),
         bytes(verdict.bytes)
     );
     let mut line = |text: String| {
