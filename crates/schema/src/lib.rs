@@ -13,6 +13,8 @@ mod reference;
 
 mod document;
 
+mod respell;
+
 mod validate;
 
 mod compat;

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::pointer;
 
 /// Keywords that hold one schema.
-const SINGLE: [&str; 13] = [
+pub(crate) const SINGLE: [&str; 13] = [
     "additionalItems",
     "additionalProperties",
     "contains",
@@ -26,10 +26,10 @@ const SINGLE: [&str; 13] = [
 ];
 
 /// Keywords that hold a list of schemas.
-const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
+pub(crate) const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
 
 /// Keywords that hold schemas by name.
-const NAMED: [&str; 6] =
+pub(crate) const NAMED: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 /// Keywords that never change what a schema accepts. Definitions only do where they are used.

@@ -14,17 +14,6 @@ fn schemas(document: &Document) -> impl Iterator<Item = (&str, &Map<String, Valu
         .filter_map(|place| Some((place, document.value().pointer(place)?.as_object()?)))
 }
 
-/// All patterns of a document.
-pub(super) fn patterns(document: &Document) -> impl Iterator<Item = &str> {
-    schemas(document).flat_map(|(_, map)| {
-        let keys = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-        map.get("pattern")
-            .and_then(Value::as_str)
-            .into_iter()
-            .chain(keys.map(|(key, _)| key.as_str()))
-    })
-}
-
 /// All names that are declared as properties, sorted.
 pub(super) fn property_names(document: &Document) -> Vec<String> {
     let mut names: Vec<String> = schemas(document)

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::regex::{self, Dfa, Flavor, PatternProblem};
+use super::regex::{self, Dfa, PatternProblem};
 use super::term::{Kind, Lit, PatternId, Pool, Term};
 use crate::limits;
 use branch::Branch;
@@ -126,7 +126,6 @@ struct Frame {
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) pool: &'a mut Pool,
-    flavor: Flavor,
     dialect: crate::dialect::Dialect,
     automata: HashMap<PatternId, Result<Arc<Dfa>, PatternProblem>>,
     products: HashMap<Vec<(PatternId, bool)>, Option<Rc<regex::product::Product>>>,
@@ -143,14 +142,9 @@ pub(crate) struct Search<'a> {
 pub(crate) const BUDGET: &str = "a combination of choices larger than the step budget";
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(
-        pool: &'a mut Pool,
-        flavor: Flavor,
-        dialect: crate::dialect::Dialect,
-    ) -> Self {
+    pub(crate) fn new(pool: &'a mut Pool, dialect: crate::dialect::Dialect) -> Self {
         Self {
             pool,
-            flavor,
             dialect,
             automata: HashMap::new(),
             products: HashMap::new(),
@@ -331,7 +325,7 @@ impl<'a> Search<'a> {
         if let Some(known) = self.automata.get(&pattern) {
             return known.clone();
         }
-        let made = regex::compile(self.pool.pattern_text(pattern), self.flavor).map(Arc::new);
+        let made = regex::compile(self.pool.pattern_text(pattern)).map(Arc::new);
         self.automata.insert(pattern, made.clone());
         made
     }
