@@ -9,6 +9,8 @@ mod pointer;
 
 mod dialect;
 
+mod meta;
+
 mod reference;
 
 mod document;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::compat::regex::spell;
+use crate::dialect::Dialect;
 use crate::pointer;
 use crate::reference::{LIST, NAMED, SINGLE};
 
@@ -25,10 +26,19 @@ const VALUES: [&str; 4] = ["const", "default", "enum", "examples"];
 const UNESCAPED: &str = "-._~:/?#[]@!$&'()*+,;=%";
 
 /// The schema for the engine.
-pub(crate) fn for_engine(schema: &Value) -> (Cow<'_, Value>, Spellings) {
+pub(crate) fn for_engine(schema: &Value, dialect: Dialect) -> (Cow<'_, Value>, Spellings) {
     let mut spellings = Spellings::default();
-    let respelt = spellings.schema(schema);
-    if spellings.0.is_empty() {
+    let mut respelt = spellings.schema(schema);
+    // A dialect has several names; the engine knows one.
+    let renamed = match respelt.get_mut("$schema") {
+        Some(Value::String(name)) if Dialect::from_uri(name) == Some(dialect) => {
+            let renamed = name != dialect.uri();
+            dialect.uri().clone_into(name);
+            renamed
+        }
+        _ => false,
+    };
+    if spellings.0.is_empty() && !renamed {
         return (Cow::Borrowed(schema), spellings);
     }
     (Cow::Owned(respelt), spellings)
@@ -136,10 +146,10 @@ mod tests {
     #[test]
     fn only_what_the_engine_reads_otherwise_is_respelt() {
         let plain = json!({"pattern": r"^\d+$", "patternProperties": {"^a": {}}});
-        assert!(matches!(for_engine(&plain), (Cow::Borrowed(_), _)));
+        assert!(matches!(for_engine(&plain, Dialect::Draft2020), (Cow::Borrowed(_), _)));
         let dotted =
             json!({"properties": {"pattern": {"pattern": "^.$"}}, "enum": [{"pattern": "."}]});
-        let (respelt, spellings) = for_engine(&dotted);
+        let (respelt, spellings) = for_engine(&dotted, Dialect::Draft2020);
         let inner = respelt.pointer("/properties/pattern/pattern").and_then(Value::as_str).unwrap();
         assert_ne!(inner, "^.$");
         assert_eq!(respelt["enum"], dotted["enum"], "a value is no schema");
@@ -159,7 +169,7 @@ mod tests {
     fn patterns_that_become_one_are_kept_apart() {
         let schema =
             json!({"patternProperties": {".": {"type": "string"}, "(?:.)": {"minLength": 2}}});
-        let (respelt, _) = for_engine(&schema);
+        let (respelt, _) = for_engine(&schema, Dialect::Draft2020);
         assert_eq!(respelt["patternProperties"].as_object().unwrap().len(), 2);
     }
 }

@@ -66,7 +66,7 @@ impl Validator {
         dialect: Dialect,
         formats: Formats,
     ) -> Result<Self, CompileError> {
-        let (schema, spellings) = respell::for_engine(schema);
+        let (schema, spellings) = respell::for_engine(schema, dialect);
         let engine = jsonschema::options()
             .with_draft(dialect.engine())
             .should_validate_formats(formats == Formats::Assert)

@@ -69,7 +69,7 @@ pub(super) fn schema_for(document: &Document, instance: &str) -> String {
 const HOPS_MAX: usize = 16;
 
 fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<String> {
-    let map = document.value().pointer(place)?.as_object()?;
+    let map = document.whole().pointer(place)?.as_object()?;
     if hops > HOPS_MAX {
         return None;
     }
@@ -91,7 +91,7 @@ fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<St
     }
     if let Some(reference) = map.get("$ref").and_then(Value::as_str)
         && let Target::Here(target) =
-            document.references().resolve(document.value(), place, reference)
+            document.references().resolve(document.whole(), place, reference)
         && let Some(found) = below(document, &target, step, hops + 1)
     {
         return Some(found);

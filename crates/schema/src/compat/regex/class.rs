@@ -52,12 +52,6 @@ impl Class {
         Self(gaps).without_surrogates()
     }
 
-    /// Whether a character is in the set.
-    pub(crate) fn contains(&self, c: u32) -> bool {
-        let at = self.0.partition_point(|(_, high)| *high < c);
-        self.0.get(at).is_some_and(|(low, _)| *low <= c)
-    }
-
     /// The set with every other case of its letters.
     pub(crate) fn folded(&self) -> Self {
         use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};

@@ -7,6 +7,10 @@ use super::class::Range;
 #[derive(Debug, Clone)]
 pub(crate) struct Dfa {
     rows: Vec<Row>,
+    /// Per state: whether anything is accepted from there.
+    live: Vec<bool>,
+    /// Per state: whether anything is not.
+    open: Vec<bool>,
 }
 
 /// A state: whether it accepts, and its arrows, sorted by character.
@@ -18,7 +22,14 @@ pub(super) struct Row {
 
 impl Dfa {
     pub(super) fn new(rows: Vec<Row>) -> Self {
-        Self { rows }
+        let (live, open) = (reaching(&rows, true), reaching(&rows, false));
+        Self { rows, live, open }
+    }
+
+    /// Whether what begins in this state can still be accepted, or can still not be.
+    pub(crate) fn can(&self, state: usize, accept: bool) -> bool {
+        let flags = if accept { &self.live } else { &self.open };
+        flags.get(state) == Some(&true)
     }
 
     /// Number of states.
@@ -54,31 +65,32 @@ impl Dfa {
         for row in &mut self.rows {
             row.accept = !row.accept;
         }
+        std::mem::swap(&mut self.live, &mut self.open);
     }
+}
 
-    /// Per state: whether one that accepts, or one that does not, can be reached from it.
-    pub(super) fn reaching(&self, accept: bool) -> Vec<bool> {
-        let mut sources: Vec<Vec<usize>> = vec![Vec::new(); self.rows.len()];
-        for (from, row) in self.rows.iter().enumerate() {
-            for (_, to) in &row.arrows {
-                if let Some(list) = sources.get_mut(*to) {
-                    list.push(from);
-                }
+/// Per state: whether one that accepts, or one that does not, can be reached from it.
+fn reaching(rows: &[Row], accept: bool) -> Vec<bool> {
+    let mut sources: Vec<Vec<usize>> = vec![Vec::new(); rows.len()];
+    for (from, row) in rows.iter().enumerate() {
+        for (_, to) in &row.arrows {
+            if let Some(list) = sources.get_mut(*to) {
+                list.push(from);
             }
         }
-        let mut reaching: Vec<bool> = self.rows.iter().map(|row| row.accept == accept).collect();
-        let mut stack: Vec<usize> =
-            reaching.iter().enumerate().filter(|(_, is)| **is).map(|(state, _)| state).collect();
-        while let Some(state) = stack.pop() {
-            for from in sources.get(state).into_iter().flatten() {
-                if let Some(flag) = reaching.get_mut(*from).filter(|flag| !**flag) {
-                    *flag = true;
-                    stack.push(*from);
-                }
-            }
-        }
-        reaching
     }
+    let mut reaching: Vec<bool> = rows.iter().map(|row| row.accept == accept).collect();
+    let mut stack: Vec<usize> =
+        reaching.iter().enumerate().filter(|(_, is)| **is).map(|(state, _)| state).collect();
+    while let Some(state) = stack.pop() {
+        for from in sources.get(state).into_iter().flatten() {
+            if let Some(flag) = reaching.get_mut(*from).filter(|flag| !**flag) {
+                *flag = true;
+                stack.push(*from);
+            }
+        }
+    }
+    reaching
 }
 
 /// Walks two total rows of arrows side by side.

@@ -179,7 +179,7 @@ impl Parser {
             '\\' => self.escape(),
             '*' | '+' | '?' => Err(PatternProblem::Syntax),
             '{' => {
-                // Annex B of ECMA-262: a brace that is no quantifier is a brace.
+                // Annex B of ECMA-262: a brace that is no quantifier stands for itself.
                 self.at -= 1;
                 if self.counted().is_some() {
                     return Err(PatternProblem::Syntax);
@@ -188,7 +188,11 @@ impl Parser {
                 self.plain = false;
                 Ok(Ast::Class(Class::single('{')))
             }
-            c => Ok(Ast::Class(self.cased(Class::single(c)))),
+            c => {
+                // As does one that closes nothing.
+                self.plain &= !matches!(c, ']' | '}');
+                Ok(Ast::Class(self.cased(Class::single(c))))
+            }
         }
     }
 

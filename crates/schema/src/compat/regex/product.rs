@@ -7,7 +7,7 @@ use super::class::{Class, Range};
 use super::dfa::{self, Dfa};
 
 /// Most arrows of a product; more ends undecided.
-pub(crate) const ARROWS_MAX: usize = 100_000;
+pub(crate) const ARROWS_MAX: usize = 200_000;
 
 /// The joint automaton, with every state from which nothing is accepted cut away.
 #[derive(Debug, Clone)]
@@ -29,6 +29,11 @@ pub(crate) fn product(parts: &[(Arc<Dfa>, bool)]) -> Option<Product> {
             parts.iter().zip(&states).all(|((dfa, wanted), state)| dfa.accepts(*state) == *wanted);
         let mut arrows = Vec::new();
         for (range, targets) in joint_steps(parts, &states) {
+            // What one of them rules out for good needs no further reading.
+            let open = parts.iter().zip(&targets).all(|((dfa, wanted), to)| dfa.can(*to, *wanted));
+            if !open {
+                continue;
+            }
             let next = seen.len();
             let to = *seen.entry(targets).or_insert_with_key(|targets| {
                 order.push(targets.clone());

@@ -19,7 +19,7 @@ const STATES_MAX: usize = 30_000;
 const ARROWS_MAX: usize = 400_000;
 
 /// Most configurations that are looked at, which bounds the time.
-const WORK_MAX: usize = 600_000;
+const WORK_MAX: usize = 250_000;
 
 /// A state, and what the lookaheads on the way to it still wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,19 +38,10 @@ struct Before {
     behind: Vec<usize>,
 }
 
-/// An automaton of a lookahead, and where its states lead.
-#[derive(Debug)]
-struct Follower {
-    dfa: Dfa,
-    /// Per state: whether anything is accepted from there.
-    live: Vec<bool>,
-    /// Per state: whether everything is.
-    full: Vec<bool>,
-}
-
 struct Subset<'a> {
     nfa: &'a Nfa,
-    followers: Vec<Follower>,
+    /// The automata of lookaheads.
+    followers: Vec<Dfa>,
     made: HashMap<(usize, Before), usize>,
     work: usize,
 }
@@ -69,18 +60,21 @@ impl Subset<'_> {
         let first = self.settle(vec![Config { at: entry, pending: Vec::new() }], before)?;
         let mut order = vec![first.clone()];
         let mut seen: HashMap<Set, usize> = HashMap::from([(first, 0)]);
+        // What is read often leads to the same place before it is settled, too.
+        let mut known: HashMap<Set, usize> = HashMap::new();
         let mut rows = Vec::new();
         let mut arrow_count = 0;
         while let Some((set, before)) = order.get(rows.len()).cloned() {
             let accept = self.accepts(&set, &before)?;
             let mut arrows = Vec::new();
-            let mut known: HashMap<Set, usize> = HashMap::new();
+            let mut readers = Readers::new(self.nfa, &set);
             for cut in self.cuts(&set, &before).windows(2) {
                 let &[low, next] = cut else { continue };
+                let reading = readers.at(low);
                 if (0xD800..0xE000).contains(&low) {
                     continue;
                 }
-                let raw = self.read(&set, &before, low)?;
+                let raw = self.read(reading.filter_map(|at| set.get(at)), &before, low)?;
                 let to = match known.get(&raw) {
                     Some(to) => *to,
                     None => {
@@ -117,7 +111,7 @@ impl Subset<'_> {
                 cut(&mut class.ranges().iter().copied());
             }
             for (follower, state) in &config.pending {
-                let arrows = self.followers.get(*follower).map(|f| f.dfa.arrows(*state));
+                let arrows = self.followers.get(*follower).map(|f| f.arrows(*state));
                 cut(&mut arrows.into_iter().flatten().map(|(range, _)| *range));
             }
         }
@@ -127,26 +121,30 @@ impl Subset<'_> {
         cuts.into_iter().collect()
     }
 
-    /// Reads one character.
-    fn read(&mut self, set: &[Config], before: &Before, c: u32) -> Result<Set, PatternProblem> {
-        self.work += set.len() + 1;
-        if self.work > WORK_MAX {
-            return Err(PatternProblem::TooLarge);
-        }
+    /// Reads one character in the configurations that can.
+    fn read<'s>(
+        &mut self,
+        reading: impl Iterator<Item = &'s Config>,
+        before: &Before,
+        c: u32,
+    ) -> Result<Set, PatternProblem> {
         let mut next = Vec::new();
-        for config in set {
+        for config in reading {
             let at = match self.nfa.state(config.at) {
-                Some(State::Read(class, next)) if class.contains(c) => *next,
-                Some(State::Match) => config.at,
-                _ => continue,
+                Some(State::Read(_, next)) => *next,
+                _ => config.at,
             };
             let pending = config.pending.iter().map(|(follower, state)| {
-                let to = self.followers.get(*follower).and_then(|f| f.dfa.next(*state, c));
+                let to = self.followers.get(*follower).and_then(|f| f.next(*state, c));
                 (*follower, to.unwrap_or(0))
             });
             if let Some(pending) = self.still_pending(pending.collect()) {
                 next.push(Config { at, pending });
             }
+        }
+        self.work += next.len() + 1;
+        if self.work > WORK_MAX {
+            return Err(PatternProblem::TooLarge);
         }
         let behinds = self.nfa.behinds().iter().zip(&before.behind);
         let behind = behinds.map(|(b, state)| b.before.next(*state, c).unwrap_or(0)).collect();
@@ -155,12 +153,13 @@ impl Subset<'_> {
 
     /// Drops what is met whatever follows; `None` if something can no longer be met.
     fn still_pending(&self, mut pending: Vec<(usize, usize)>) -> Option<Vec<(usize, usize)>> {
-        let is = |flags: &[bool], state: usize| flags.get(state) == Some(&true);
-        let follower = |index: usize| self.followers.get(index);
-        if !pending.iter().all(|(at, state)| follower(*at).is_some_and(|f| is(&f.live, *state))) {
+        let can = |(at, state): &(usize, usize), accept: bool| {
+            self.followers.get(*at).is_some_and(|follower| follower.can(*state, accept))
+        };
+        if !pending.iter().all(|one| can(one, true)) {
             return None;
         }
-        pending.retain(|(at, state)| follower(*at).is_some_and(|f| !is(&f.full, *state)));
+        pending.retain(|one| can(one, false));
         pending.sort_unstable();
         pending.dedup();
         Some(pending)
@@ -232,7 +231,7 @@ impl Subset<'_> {
             let found = matches!(self.nfa.state(config.at), Some(State::Match | State::Stop));
             found
                 && config.pending.iter().all(|(follower, state)| {
-                    self.followers.get(*follower).is_some_and(|f| f.dfa.accepts(*state))
+                    self.followers.get(*follower).is_some_and(|f| f.accepts(*state))
                 })
         }))
     }
@@ -247,11 +246,50 @@ impl Subset<'_> {
         if ahead.negative {
             dfa.complement();
         }
-        let (live, full) = (dfa.reaching(true), dfa.reaching(false));
-        let full = full.into_iter().map(|fails| !fails).collect();
-        self.followers.push(Follower { dfa, live, full });
+        self.followers.push(dfa);
         self.made.insert((look, before.clone()), self.followers.len() - 1);
         Ok(self.followers.len() - 1)
+    }
+}
+
+/// Which configurations can read a character; asked for one after the other, upwards.
+struct Readers {
+    /// Where a range begins, and whose it is; the last first.
+    begins: Vec<(u32, usize)>,
+    /// Where one is over.
+    ends: Vec<(u32, usize)>,
+    reading: BTreeSet<usize>,
+}
+
+impl Readers {
+    fn new(nfa: &Nfa, set: &[Config]) -> Self {
+        let (mut begins, mut ends) = (Vec::new(), Vec::new());
+        let mut reading = BTreeSet::new();
+        for (index, config) in set.iter().enumerate() {
+            match nfa.state(config.at) {
+                Some(State::Read(class, _)) => {
+                    begins.extend(class.ranges().iter().map(|(low, _)| (*low, index)));
+                    ends.extend(class.ranges().iter().map(|(_, high)| (high + 1, index)));
+                }
+                Some(State::Match) => {
+                    reading.insert(index);
+                }
+                _ => {}
+            }
+        }
+        begins.sort_unstable_by(|a, b| b.cmp(a));
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        Self { begins, ends, reading }
+    }
+
+    fn at(&mut self, c: u32) -> impl Iterator<Item = usize> {
+        while let Some((_, index)) = self.ends.pop_if(|(at, _)| *at <= c) {
+            self.reading.remove(&index);
+        }
+        while let Some((_, index)) = self.begins.pop_if(|(at, _)| *at <= c) {
+            self.reading.insert(index);
+        }
+        self.reading.iter().copied()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Words of a language with a length in bounds: shortest first, pleasant characters first.
 
-use super::class::Range;
+use super::class::{LAST, Range};
 use super::product::Product;
 
 /// Most table cells (lengths times states) that are laid out.
@@ -169,15 +169,11 @@ fn unpleasantness((low, high): Range) -> usize {
 
 /// Up to `count` characters of the range: letters, digits, capitals, signs, then the rest.
 fn pleasant((low, high): Range, count: usize) -> Vec<char> {
-    let in_taste = PLEASANT.iter().flat_map(|(first, last)| low.max(*first)..=high.min(*last));
-    let mut out: Vec<char> = Vec::new();
-    for code in in_taste.chain(low..=high) {
-        if out.len() >= count {
-            break;
-        }
-        if let Some(c) = char::from_u32(code).filter(|c| !out.contains(c)) {
-            out.push(c);
-        }
-    }
-    out
+    let everything = [(0, LAST)];
+    let tastes = PLEASANT.iter().chain(&everything).enumerate();
+    let in_taste = tastes.flat_map(|(taste, (first, last))| {
+        let codes = low.max(*first)..=high.min(*last);
+        codes.filter(move |code| unpleasantness((*code, *code)) == taste)
+    });
+    in_taste.filter_map(char::from_u32).take(count).collect()
 }
