@@ -9,4 +9,5 @@ mod pairs;
 mod random;
 mod refusals;
 mod suites;
+mod table;
 mod verdicts;
