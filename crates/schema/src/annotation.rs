@@ -118,7 +118,7 @@ impl Walk<'_> {
                 ("$ref", Value::String(reference)) => {
                     let document = self.document;
                     if let Target::Here(target) =
-                        document.references().resolve(document.value(), place, reference)
+                        document.references().resolve(document.whole(), place, reference)
                     {
                         self.visit(&target, path);
                     }

@@ -23,15 +23,18 @@ pub enum Dialect {
 impl Dialect {
     /// The dialect a `$schema` names; `None` for one that is not known here.
     pub fn from_uri(uri: &str) -> Option<Self> {
-        let uri = uri.trim_end_matches('#');
+        let uri = uri.split_once('#').map_or(uri, |(uri, _)| uri);
         let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;
-        Some(match rest {
-            "json-schema.org/draft-04/schema" => Self::Draft4,
-            "json-schema.org/draft-06/schema" => Self::Draft6,
+        let rest = rest.strip_prefix("json-schema.org/")?;
+        // A hyper-schema says more of links, and the same of values.
+        Some(match rest.strip_suffix("hyper-schema").or_else(|| rest.strip_suffix("schema"))? {
+            // Draft-05 was draft-04 in other words, and had no meta-schema of its own.
+            "draft-04/" | "draft-05/" => Self::Draft4,
+            "draft-06/" => Self::Draft6,
             // The unversioned name was in use while draft-07 was the latest.
-            "json-schema.org/draft-07/schema" | "json-schema.org/schema" => Self::Draft7,
-            "json-schema.org/draft/2019-09/schema" => Self::Draft2019,
-            "json-schema.org/draft/2020-12/schema" => Self::Draft2020,
+            "draft-07/" | "" => Self::Draft7,
+            "draft/2019-09/" => Self::Draft2019,
+            "draft/2020-12/" => Self::Draft2020,
             _ => return None,
         })
     }
@@ -123,5 +126,31 @@ fn uses(schema: &Value, depth: usize, form: &dyn Fn(&Map<String, Value>) -> bool
         }
         Value::Array(list) => list.iter().any(|value| uses(value, depth + 1, form)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dialect_has_several_names() {
+        let names = [
+            ("http://json-schema.org/draft-04/schema#", Some(Dialect::Draft4)),
+            ("http://json-schema.org/draft-05/schema#", Some(Dialect::Draft4)),
+            ("http://json-schema.org/draft-04/hyper-schema#", Some(Dialect::Draft4)),
+            ("https://json-schema.org/draft-07/schema", Some(Dialect::Draft7)),
+            ("http://json-schema.org/schema#", Some(Dialect::Draft7)),
+            ("https://json-schema.org/draft/2020-12/schema#", Some(Dialect::Draft2020)),
+            ("http://json-schema.org/draft-03/schema#", None),
+            ("https://example.com/schema", None),
+        ];
+        for (name, dialect) in names {
+            assert_eq!(Dialect::from_uri(name), dialect, "{name}");
+            if dialect.is_some() {
+                let schema = serde_json::json!({"$schema": name, "type": "string"});
+                assert!(crate::Document::from_value(&schema, None).is_ok(), "{name}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::compat::lower;
 use crate::dialect::Dialect;
 use crate::limits;
+use crate::meta;
 use crate::pointer;
 use crate::reference::References;
 use crate::validate::{CompileError, Formats, Validator};
@@ -21,6 +22,8 @@ pub struct Document {
 struct Inner {
     text: String,
     value: Value,
+    /// The schema with the meta-schemas that it refers to, if it refers to any.
+    whole: Option<Value>,
     dialect: Dialect,
     references: References,
     validator: Validator,
@@ -165,7 +168,8 @@ impl Document {
                 .ok_or_else(|| ReadError::UnknownDialect { uri: uri.to_owned() })?,
             None => dialect.unwrap_or_else(|| Dialect::guess(&value)),
         };
-        let references = References::collect(&value, dialect);
+        let whole = meta::embed(&value);
+        let references = References::collect(whole.as_ref().unwrap_or(&value), dialect);
         if let Some(explosion) = &references.explosion {
             return Err(ReadError::Explodes {
                 what: explosion.what,
@@ -174,19 +178,25 @@ impl Document {
                 max: explosion.max,
             });
         }
-        lower::check(&value, dialect, &references).map_err(|problem| problem.at(&text))?;
+        lower::check(whole.as_ref().unwrap_or(&value), dialect, &references)
+            .map_err(|problem| problem.at(&text))?;
         let validator =
             Validator::compile(&value, dialect, Formats::Annotate).map_err(|source| {
                 let line = pointer::line_of(&text, &source.pointer);
                 ReadError::Invalid { line, source }
             })?;
-        let inner = Inner { text, value, dialect, references, validator };
+        let inner = Inner { text, value, whole, dialect, references, validator };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The schema as JSON.
     pub fn value(&self) -> &Value {
         &self.inner.value
+    }
+
+    /// The schema as JSON, with the meta-schemas that it refers to: what references lead into.
+    pub(crate) fn whole(&self) -> &Value {
+        self.inner.whole.as_ref().unwrap_or(&self.inner.value)
     }
 
     /// The schema as it was written.

@@ -9,9 +9,13 @@ mod pointer;
 
 mod dialect;
 
+mod meta;
+
 mod reference;
 
 mod document;
+
+mod respell;
 
 mod validate;
 

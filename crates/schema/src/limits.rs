@@ -46,3 +46,6 @@ pub const UNEVALUATED_CASES_MAX: usize = 256;
 
 /// Most values that are enumerated to tell whether enough distinct ones exist.
 pub const DISTINCT_VALUES_MAX: usize = 512;
+
+/// Most strings that are listed for the same reason: names of properties, mostly.
+pub const DISTINCT_TEXTS_MAX: usize = 200_000;

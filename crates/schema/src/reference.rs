@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::dialect::Dialect;
 use crate::limits;
+use crate::meta;
 use crate::pointer;
 
 /// Keywords that hold one schema.
-const SINGLE: [&str; 13] = [
+pub(crate) const SINGLE: [&str; 13] = [
     "additionalItems",
     "additionalProperties",
     "contains",
@@ -26,11 +27,21 @@ const SINGLE: [&str; 13] = [
 ];
 
 /// Keywords that hold a list of schemas.
-const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
+pub(crate) const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
 
 /// Keywords that hold schemas by name.
-const NAMED: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+pub(crate) const NAMED: [&str; 7] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    meta::KEYWORD,
+    "patternProperties",
+    "properties",
+];
+
+/// The name under which `$recursiveAnchor` is kept: no anchor can have it.
+pub(crate) const RECURSIVE_ANCHOR: &str = "#";
 
 /// Keywords that never change what a schema accepts. Definitions only do where they are used.
 const INERT: [&str; 13] = [
@@ -91,8 +102,6 @@ pub(crate) struct Explosion {
 pub(crate) enum Target {
     /// A schema in the document, by pointer.
     Here(String),
-    /// A meta-schema, which every implementation knows.
-    Meta(String),
     /// Another document.
     Remote,
     /// Nothing.
@@ -110,8 +119,8 @@ pub(crate) struct References {
     by_uri: HashMap<String, String>,
     /// (pointer of the resource, anchor) to pointer.
     anchors: HashMap<(String, String), String>,
-    /// `$dynamicAnchor`s by name: how many there are.
-    dynamic: HashMap<String, usize>,
+    /// The dynamic anchors of each resource: name and place.
+    dynamic: HashMap<String, Vec<(String, String)>>,
     pub(crate) explosion: Option<Explosion>,
 }
 
@@ -131,9 +140,19 @@ impl References {
         self.places.iter().map(String::as_str)
     }
 
-    /// Whether a `$dynamicRef` to this anchor can only mean one place.
-    pub(crate) fn is_static(&self, anchor: &str) -> bool {
-        self.dynamic.get(anchor).is_none_or(|count| *count <= 1)
+    /// The dynamic anchors of the resource a place belongs to. None where there is one resource:
+    /// they can mean but one place then.
+    pub(crate) fn dynamic_anchors(&self, place: &str) -> &[(String, String)] {
+        if self.is_single_resource() || self.dynamic.is_empty() {
+            return &[];
+        }
+        self.dynamic.get(self.resource_of(place)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a place has this dynamic anchor.
+    pub(crate) fn is_dynamic(&self, place: &str, name: &str) -> bool {
+        let anchors = self.dynamic_anchors(place);
+        anchors.iter().any(|(anchor, at)| anchor == name && at == place)
     }
 
     /// Whether the document holds more than one resource.
@@ -165,10 +184,10 @@ impl References {
             let absolute = join(from, uri);
             match self.by_uri.get(&absolute).or_else(|| self.by_uri.get(uri)) {
                 Some(resource) => resource.clone(),
-                None if Dialect::from_uri(&absolute).is_some() => {
-                    return Target::Meta(reference.to_owned());
-                }
-                None => return Target::Remote,
+                None => match Dialect::from_uri(&absolute).map(meta::place) {
+                    Some(place) if root.pointer(&place).is_some() => place,
+                    _ => return Target::Remote,
+                },
             }
         };
         let fragment = pointer::percent_decode(fragment);
@@ -291,9 +310,6 @@ impl Walk<'_> {
         let hidden = map.contains_key("$ref") && !self.dialect.reads_beside_ref();
         let id = text("$id").or_else(|| text("id")).filter(|_| !hidden);
         let anchors = [text("$anchor"), text("$dynamicAnchor")];
-        if let Some(name) = text("$dynamicAnchor") {
-            *self.found.dynamic.entry(name.to_owned()).or_default() += 1;
-        }
         if let Some(id) = id {
             let (uri, fragment) = id.split_once('#').unwrap_or((id, ""));
             if !uri.is_empty() {
@@ -307,6 +323,15 @@ impl Walk<'_> {
                 let key = (resource.clone(), fragment.to_owned());
                 self.found.anchors.entry(key).or_insert_with(|| place.to_owned());
             }
+        }
+        let mut dynamic: Vec<&str> = text("$dynamicAnchor").into_iter().collect();
+        let recursive = map.get("$recursiveAnchor") == Some(&Value::Bool(true));
+        if recursive && self.dialect.knows("$recursiveAnchor") && resource == place {
+            dynamic.push(RECURSIVE_ANCHOR);
+        }
+        for name in dynamic {
+            let anchors = self.found.dynamic.entry(resource.clone()).or_default();
+            anchors.push((name.to_owned(), place.to_owned()));
         }
         for anchor in anchors.into_iter().flatten() {
             let key = (resource.clone(), anchor.to_owned());

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::dialect::Dialect;
 use crate::limits::VALIDATION_ERRORS_MAX;
+use crate::respell::{self, Spellings};
 
 /// Whether `format` is checked or only noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -24,6 +25,7 @@ pub enum Formats {
 #[derive(Debug)]
 pub struct Validator {
     engine: jsonschema::Validator,
+    spellings: Spellings,
 }
 
 /// One way in which a value does not match.
@@ -64,18 +66,19 @@ impl Validator {
         dialect: Dialect,
         formats: Formats,
     ) -> Result<Self, CompileError> {
+        let (schema, spellings) = respell::for_engine(schema, dialect);
         let engine = jsonschema::options()
             .with_draft(dialect.engine())
             .should_validate_formats(formats == Formats::Assert)
             .without_content_encoding_support("base64")
             .without_content_media_type_support("application/json")
             .offline()
-            .build(schema)
+            .build(&schema)
             .map_err(|error| CompileError {
-                pointer: error.instance_path().to_string(),
-                reason: error.to_string(),
+                pointer: spellings.pointer(&error.instance_path().to_string()),
+                reason: spellings.told(&error.to_string()),
             })?;
-        Ok(Self { engine })
+        Ok(Self { engine, spellings })
     }
 
     /// Whether the value matches. Cheaper than [`Validator::mismatches`].
@@ -88,28 +91,28 @@ impl Validator {
         self.engine
             .iter_errors(value)
             .take(VALIDATION_ERRORS_MAX)
-            .map(|e| Mismatch::new(&e))
+            .map(|e| Mismatch::new(&e, &self.spellings))
             .collect()
     }
 }
 
 impl Mismatch {
-    fn new(error: &jsonschema::ValidationError<'_>) -> Self {
+    fn new(error: &jsonschema::ValidationError<'_>, spellings: &Spellings) -> Self {
         let got = error.instance().to_string();
         let cut: String = got.chars().take(GOT_CHARS_MAX).collect();
         let got = if cut.len() < got.len() { format!("{cut}…") } else { got };
         Self {
             pointer: error.instance_path().to_string(),
-            schema_pointer: error.schema_path().to_string(),
+            schema_pointer: spellings.pointer(&error.schema_path().to_string()),
             keyword: error.kind().keyword().to_owned(),
-            expected: expected(error),
+            expected: spellings.told(&expected(error)),
             got,
         }
     }
 }
 
-/// The engine's sentence begins with the value; we say that apart.
-/// What a value lacks, to be read after the place of it.
+/// What a value lacks, to be read after the place of it. The engine's sentence begins with the
+/// value; we say that apart.
 fn expected(error: &jsonschema::ValidationError<'_>) -> String {
     if let jsonschema::error::ValidationErrorKind::Required { property } = error.kind() {
         return format!("lacks {property}, which is required");

@@ -386,8 +386,9 @@ async fn inferred(call: Call) -> Result<Response, Rejection> {
     call.authorize(Action::Read, &topic, None)?;
     let mut left: usize = call.query.parsed("sample")?.unwrap_or(INFERRED_EVENTS);
     left = left.min(INFERRED_EVENTS_MAX);
+    let none = || Rejection::new(Code::NotFound, format!("{topic} has no events to infer from"));
     let topics = call.edge.bus.topics();
-    let entry = topics.get(&topic).ok_or(Rejection::plain(Code::NotFound))?;
+    let entry = topics.get(&topic).ok_or_else(none)?;
     let mut inference = Inference::default();
     for lane in entry.lanes() {
         let bounds = call.edge.bus.store().bounds(lane).await?;
@@ -409,7 +410,6 @@ async fn inferred(call: Call) -> Result<Response, Rejection> {
             before = page.next;
         }
     }
-    let none = || Rejection::new(Code::NotFound, format!("{topic} has no events to infer from"));
     let schema = inference.schema().ok_or_else(none)?;
     answer::json(200, &serde_json::json!({ "events": inference.values(), "schema": schema }))
 }

@@ -31,7 +31,7 @@ schemas/heartbeat.received/v2.json
 
 ## How to fix
 
-`prom schema upcaster TOPIC` writes a stub; fill in what the new version renames, removes or adds.
+`prom schema upcaster TOPIC FROM TO` writes a stub; fill in what the new version renames, removes or adds.
 An old version that no stored event has may be removed instead.
 ";
 
@@ -61,7 +61,7 @@ fn check(context: &Context<'_>) -> Vec<Draft> {
                 && !entry.upcasters.contains(&old)
             {
                 let message = format!("{topic:?} has no upcaster from version {old} to {new}");
-                add(old, message, format!("prom schema upcaster {topic} --from {old}"));
+                add(old, message, format!("prom schema upcaster {topic} {old} {new}"));
             }
         }
         for from in entry.upcasters.iter().filter(|from| !versions.contains(from)) {

@@ -14,17 +14,6 @@ fn schemas(document: &Document) -> impl Iterator<Item = (&str, &Map<String, Valu
         .filter_map(|place| Some((place, document.value().pointer(place)?.as_object()?)))
 }
 
-/// All patterns of a document.
-pub(super) fn patterns(document: &Document) -> impl Iterator<Item = &str> {
-    schemas(document).flat_map(|(_, map)| {
-        let keys = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-        map.get("pattern")
-            .and_then(Value::as_str)
-            .into_iter()
-            .chain(keys.map(|(key, _)| key.as_str()))
-    })
-}
-
 /// All names that are declared as properties, sorted.
 pub(super) fn property_names(document: &Document) -> Vec<String> {
     let mut names: Vec<String> = schemas(document)
@@ -80,7 +69,7 @@ pub(super) fn schema_for(document: &Document, instance: &str) -> String {
 const HOPS_MAX: usize = 16;
 
 fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<String> {
-    let map = document.value().pointer(place)?.as_object()?;
+    let map = document.whole().pointer(place)?.as_object()?;
     if hops > HOPS_MAX {
         return None;
     }
@@ -102,7 +91,7 @@ fn below(document: &Document, place: &str, step: &str, hops: usize) -> Option<St
     }
     if let Some(reference) = map.get("$ref").and_then(Value::as_str)
         && let Target::Here(target) =
-            document.references().resolve(document.value(), place, reference)
+            document.references().resolve(document.whole(), place, reference)
         && let Some(found) = below(document, &target, step, hops + 1)
     {
         return Some(found);

@@ -29,7 +29,6 @@ use crate::validate::{CompileError, Formats, Validator};
 pub use finding::{Finding, Rule};
 pub use history::{HistoryReport, Mode, PairReport, UnknownMode, check_history};
 use lower::LowerOptions;
-use regex::Flavor;
 use search::{Outcome, Search};
 use term::{Lit, Pool};
 
@@ -272,34 +271,12 @@ impl<'a> Comparison<'a> {
         plain.then_some(Answer::Examples(refused))
     }
 
-    /// Searches under both readings of `.`; a proof must hold under both.
     fn answer(&self, open_objects: OpenObjects) -> Answer {
-        let first = self.answer_as(open_objects, Flavor::Ecma);
-        if matches!(first, Answer::Examples(_)) || !self.has_dots() {
-            return first;
-        }
-        match (first, self.answer_as(open_objects, Flavor::Engine)) {
-            (_, Answer::Examples(examples)) => Answer::Examples(examples),
-            (Answer::Doubt(construct), _) | (_, Answer::Doubt(construct)) => {
-                Answer::Doubt(construct)
-            }
-            (Answer::Proof | Answer::Examples(_), Answer::Proof) => Answer::Proof,
-        }
-    }
-
-    /// Whether any pattern uses the one sign that engines read differently.
-    fn has_dots(&self) -> bool {
-        [self.reader, self.writer]
-            .into_iter()
-            .any(|document| locate::patterns(document).any(|p| p.contains('.')))
-    }
-
-    fn answer_as(&self, open_objects: OpenObjects, flavor: Flavor) -> Answer {
         let mut pool = Pool::new();
         let Some((reader, writer)) = self.lower(open_objects, &mut pool) else {
             return Answer::Doubt("a reference that cannot be followed".to_owned());
         };
-        let answer = self.search(&mut pool, flavor, (writer, reader));
+        let answer = self.search(&mut pool, (writer, reader));
         if open_objects == OpenObjects::Strict || !matches!(answer, Answer::Doubt(_)) {
             return answer;
         }
@@ -309,11 +286,11 @@ impl<'a> Comparison<'a> {
             return answer;
         };
         let writer = pool.all(vec![plain, writer]);
-        self.search(&mut pool, flavor, (writer, reader))
+        self.search(&mut pool, (writer, reader))
     }
 
-    fn search(&self, pool: &mut Pool, flavor: Flavor, (writer, reader): (Lit, Lit)) -> Answer {
-        let mut search = Search::new(pool, flavor, self.reader.dialect());
+    fn search(&self, pool: &mut Pool, (writer, reader): (Lit, Lit)) -> Answer {
+        let mut search = Search::new(pool, self.reader.dialect());
         match self.first_example(&mut search, &[writer, !reader]) {
             Answer::Examples(mut examples) => {
                 breaks::more_examples(self, &mut search, (writer, reader), &mut examples);

@@ -64,7 +64,7 @@ fn reference_targets(document: &Document) -> BTreeMap<&str, Option<String>> {
         if map.contains_key("$dynamicRef") || map.contains_key("$recursiveRef") {
             found.insert(place, None);
         } else if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-            let target = match document.references().resolve(document.value(), place, reference) {
+            let target = match document.references().resolve(document.whole(), place, reference) {
                 Target::Here(target) => Some(target),
                 _ => None,
             };

@@ -7,8 +7,10 @@
 //! "any of": it is the complement of all complements.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::exact::Exact;
+use super::regex::{self, Dfa, PatternProblem};
 
 /// The kinds of JSON values. Whole numbers stand apart from other numbers: `1.0` is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,11 +126,6 @@ pub(crate) enum Term {
     One(Box<[Lit]>),
     /// A schema that refers to itself further down; the target is in [`Pool::link`].
     Link(usize),
-    /// A keyword whose complement is not the plain dual: what it means, and what its absence does.
-    Pair {
-        holds: Lit,
-        fails: Lit,
-    },
     /// One of these values. Unlike keywords it fails for all others, of any kind.
     Scalars(Box<[Scalar]>),
     /// Not below; strictly above if the flag is set.
@@ -208,6 +205,7 @@ pub(crate) struct Pool {
     links: Vec<Lit>,
     patterns: Vec<Box<str>>,
     pattern_index: HashMap<Box<str>, PatternId>,
+    automata: HashMap<PatternId, Result<Arc<Dfa>, PatternProblem>>,
 }
 
 impl Pool {
@@ -218,6 +216,7 @@ impl Pool {
             links: Vec::new(),
             patterns: Vec::new(),
             pattern_index: HashMap::new(),
+            automata: HashMap::new(),
         }
     }
 
@@ -336,6 +335,21 @@ impl Pool {
         self.patterns.push(text.into());
         self.pattern_index.insert(text.into(), id);
         id
+    }
+
+    /// The automaton of a pattern, made once.
+    pub(crate) fn automaton(&mut self, pattern: PatternId) -> Result<Arc<Dfa>, PatternProblem> {
+        if let Some(known) = self.automata.get(&pattern) {
+            return known.clone();
+        }
+        let made = regex::compile(self.pattern_text(pattern)).map(Arc::new);
+        self.automata.insert(pattern, made.clone());
+        made
+    }
+
+    /// Whether a name matches a pattern; `None` if the pattern is not regular.
+    pub(crate) fn matches(&mut self, pattern: PatternId, name: &str) -> Option<bool> {
+        self.automaton(pattern).ok().map(|dfa| dfa.contains(name))
     }
 
     /// The text of a pattern.

@@ -128,7 +128,7 @@ impl<'a> Sampler<'a> {
         if into.parts.len() >= TOGETHER_MAX || into.parts.iter().any(|p| p.place == place) {
             return;
         }
-        let map = match self.document.value().pointer(place) {
+        let map = match self.document.whole().pointer(place) {
             Some(Value::Object(map)) => map,
             Some(Value::Bool(false)) => {
                 into.never = true;
@@ -141,7 +141,7 @@ impl<'a> Sampler<'a> {
         for key in ["$ref", "$dynamicRef"] {
             if let Some(reference) = map.get(key).and_then(Value::as_str)
                 && let Target::Here(target) =
-                    self.document.references().resolve(self.document.value(), place, reference)
+                    self.document.references().resolve(self.document.whole(), place, reference)
             {
                 self.gather(&target, into);
             }

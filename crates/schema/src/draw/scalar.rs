@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use super::{Sampler, Together};
-use crate::compat::regex::{self, Dfa, Flavor};
+use crate::compat::regex::{self, Dfa};
 
 /// Characters that texts are made of.
 const LETTERS: [char; 8] = ['a', 'b', 'c', 'x', 'Z', '0', '-', 'é'];
@@ -115,7 +115,7 @@ impl<'a> Sampler<'a> {
         if let Some(known) = self.patterns.get(pattern) {
             return known.clone();
         }
-        let made = regex::compile(pattern, Flavor::Ecma).ok().map(Language::new).map(Arc::new);
+        let made = regex::compile(pattern).ok().map(Language::new).map(Arc::new);
         self.patterns.insert(pattern.to_owned(), made.clone());
         made
     }

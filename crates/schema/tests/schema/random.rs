@@ -29,7 +29,7 @@ impl Random {
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 const NAMES: [&str; 4] = ["a", "b", "c", "ab"];
-const PATTERNS: [&str; 12] = [
+const PATTERNS: [&str; 17] = [
     "^a",
     "b$",
     "^[ab]*$",
@@ -42,6 +42,11 @@ const PATTERNS: [&str; 12] = [
     "^a.*b$",
     "^x{1,2}$",
     "^$",
+    r"\bb",
+    "(?<!a)b",
+    "^(?:(?!bc)[a-c])*$",
+    "(?i)AB",
+    "a{",
 ];
 const FORMATS: [&str; 3] = ["date", "ipv4", "uuid"];
 

@@ -9,7 +9,7 @@ mod number;
 mod object;
 mod unevaluated;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ use crate::dialect::Dialect;
 use crate::document::{Document, ReadError};
 use crate::limits;
 use crate::pointer;
-use crate::reference::{References, Target};
+use crate::reference::{RECURSIVE_ANCHOR, References, Target};
 use crate::validate::Formats;
 
 /// How a document is turned into terms.
@@ -89,7 +89,7 @@ pub(crate) fn lower(
     known: Meanings,
 ) -> Result<(Lit, Meanings), LowerProblem> {
     let mut lowering =
-        Lowering::new(document.value(), document.dialect(), document.references(), pool);
+        Lowering::new(document.whole(), document.dialect(), document.references(), pool);
     lowering.options = options;
     lowering.done = known;
     let root = lowering.place("")?;
@@ -112,11 +112,15 @@ struct Lowering<'a> {
     turns: usize,
     depth: usize,
     visits: usize,
-    /// Whether evaluated items are being told, or evaluated properties.
-    case_items: bool,
     /// Schemas whose evaluated parts are being told.
-    case_path: Vec<String>,
+    evaluating: Vec<String>,
+    /// The dynamic anchors that are in force, as an index into `scopes`.
+    scope: usize,
+    scopes: Vec<Scope>,
 }
+
+/// The outermost place of each dynamic anchor.
+type Scope = BTreeMap<String, String>;
 
 /// How a schema was come to.
 struct Entered {
@@ -154,17 +158,55 @@ impl<'a> Lowering<'a> {
             turns: 0,
             depth: 0,
             visits: 0,
-            case_items: false,
-            case_path: Vec::new(),
+            evaluating: Vec::new(),
+            scope: 0,
+            scopes: vec![Scope::new()],
         }
     }
 
     /// The schema at a place that applies to the same value.
     fn place(&mut self, place: &str) -> Lowered {
-        if let Some(lit) = self.done.get(place) {
+        let outer = self.enter(place);
+        let lit = self.place_in_scope(place);
+        self.scope = outer;
+        lit
+    }
+
+    /// Comes to a place: the dynamic anchors of its resource are in force unless others of the
+    /// same name are already. Returns what was in force, to be put back.
+    fn enter(&mut self, place: &str) -> usize {
+        let outer = self.scope;
+        let anchors = self.references.dynamic_anchors(place);
+        let known = self.scopes.get(outer).filter(|_| !anchors.is_empty());
+        if let Some(mut scope) = known.cloned() {
+            for (name, at) in anchors {
+                scope.entry(name.clone()).or_insert_with(|| at.clone());
+            }
+            self.scope = match self.scopes.iter().position(|known| *known == scope) {
+                Some(index) => index,
+                None => {
+                    self.scopes.push(scope);
+                    self.scopes.len() - 1
+                }
+            };
+        }
+        outer
+    }
+
+    /// What a place is remembered by: it may mean something else in another scope.
+    fn key(&self, place: &str) -> String {
+        match self.scope {
+            0 => place.to_owned(),
+            scope => format!("{place}\n{scope}"),
+        }
+    }
+
+    fn place_in_scope(&mut self, place: &str) -> Lowered {
+        let key = self.key(place);
+        if let Some(lit) = self.done.get(&key) {
             return Ok(*lit);
         }
-        if let Some(entered) = self.open.get_mut(place) {
+        if let Some(entered) = self.open.get_mut(&key) {
             if entered.steps_into_value != self.steps_into_value {
                 let link = *entered.link.get_or_insert_with(|| self.pool.reserve_link());
                 return Ok(self.pool.intern(Term::Link(link)));
@@ -174,7 +216,7 @@ impl<'a> Lowering<'a> {
             if entered.turns != self.turns {
                 return Err(LowerProblem::Endless { pointer: place.to_owned() });
             }
-            self.presumed.insert(place.to_owned());
+            self.presumed.insert(key);
             return Ok(Lit::TRUE);
         }
         if self.depth >= limits::REFERENCE_DEPTH_MAX {
@@ -184,20 +226,20 @@ impl<'a> Lowering<'a> {
         self.depth += 1;
         let entered =
             Entered { steps_into_value: self.steps_into_value, turns: self.turns, link: None };
-        self.open.insert(place.to_owned(), entered);
+        self.open.insert(key.clone(), entered);
         let lit = match self.root.pointer(place) {
             Some(Value::Bool(false)) => Lit::FALSE,
             Some(Value::Object(map)) => self.object(place, map)?,
             _ => Lit::TRUE,
         };
         self.depth -= 1;
-        if let Some(Entered { link: Some(link), .. }) = self.open.remove(place) {
+        if let Some(Entered { link: Some(link), .. }) = self.open.remove(&key) {
             self.pool.set_link(link, lit);
         }
-        self.presumed.remove(place);
+        self.presumed.remove(&key);
         // What was read under a presumption means something else when entered from elsewhere.
         if self.presumed.is_empty() {
-            self.done.insert(place.to_owned(), lit);
+            self.done.insert(key, lit);
         }
         Ok(lit)
     }
@@ -223,12 +265,14 @@ impl<'a> Lowering<'a> {
         if let Some(reference) = map.get("$ref").and_then(Value::as_str)
             && !self.dialect.reads_beside_ref()
         {
-            return self.follow(place, reference);
+            let target = self.target(place, "$ref", reference)?;
+            return self.place(&target);
         }
         let mut lits = Vec::new();
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(Value::String(reference)) = self.keyword(map, keyword) {
-                lits.push(self.reference(place, keyword, reference)?);
+                let target = self.target(place, keyword, reference)?;
+                lits.push(self.place(&target)?);
             }
         }
         self.values(map, &mut lits);
@@ -246,34 +290,29 @@ impl<'a> Lowering<'a> {
         map.get(keyword).filter(|_| self.dialect.knows(keyword))
     }
 
-    fn reference(&mut self, place: &str, keyword: &str, reference: &str) -> Lowered {
-        let anchor = reference.split_once('#').map_or("", |(_, anchor)| anchor);
-        let fixed = match keyword {
-            "$ref" => true,
-            "$dynamicRef" => {
-                self.references.is_static(anchor) || self.references.is_single_resource()
+    /// Where a reference leads.
+    fn target(&self, place: &str, keyword: &str, reference: &str) -> Result<String, LowerProblem> {
+        let pointer = || pointer::child(place, keyword);
+        // There is only one thing that `$recursiveRef` may say.
+        let reference = if keyword == "$recursiveRef" { "#" } else { reference }.to_owned();
+        let fixed = match self.references.resolve(self.root, place, &reference) {
+            Target::Here(target) => target,
+            Target::Remote => return Err(LowerProblem::Remote { reference, pointer: pointer() }),
+            Target::Nowhere => {
+                return Err(LowerProblem::Dangling { reference, pointer: pointer() });
             }
-            _ => self.references.is_single_resource(),
         };
-        if fixed {
-            return self.follow(place, reference);
-        }
-        Ok(self.pool.intern(Term::Opaque(format!("{keyword} {reference}").into())))
-    }
-
-    fn follow(&mut self, place: &str, reference: &str) -> Lowered {
-        match self.references.resolve(self.root, place, reference) {
-            Target::Here(target) => self.place(&target),
-            Target::Meta(uri) => Ok(self.pool.intern(Term::Opaque(format!("$ref {uri}").into()))),
-            Target::Remote => Err(LowerProblem::Remote {
-                reference: reference.to_owned(),
-                pointer: pointer::child(place, "$ref"),
-            }),
-            Target::Nowhere => Err(LowerProblem::Dangling {
-                reference: reference.to_owned(),
-                pointer: pointer::child(place, "$ref"),
-            }),
-        }
+        let anchor = match keyword {
+            "$dynamicRef" => reference.split_once('#').map(|(_, anchor)| anchor),
+            "$recursiveRef" => Some(RECURSIVE_ANCHOR),
+            _ => None,
+        };
+        // Such a reference is bound late only if what it leads to by itself has such an anchor.
+        let late =
+            anchor.filter(|name| self.references.is_dynamic(&fixed, name)).and_then(|name| {
+                self.scopes.get(self.scope).and_then(|scope| scope.get(name)).cloned()
+            });
+        Ok(late.unwrap_or(fixed))
     }
 
     /// `type`, `enum`, `const`.

@@ -1,12 +1,11 @@
 //! `unevaluatedItems` and `unevaluatedProperties`.
 //!
-//! What they speak about depends on which branches beside them hold for the value. Each way in
-//! which the branches can hold is a case with a fixed set of evaluated names and items, so:
-//! the keyword holds if in some case whose branches *hold* the rest is as it says, and it fails if
-//! in some case whose other branches *fail* some of the rest is not. Both are exact, because more
-//! branches holding only ever evaluates more.
+//! What they speak about depends on which branches beside them hold for the value. So for every
+//! name, pattern and position that any branch tells of, there is a condition: that one of the
+//! branches that tell of it holds. The keyword then says of each of them that it is told of or is
+//! as the keyword's schema has it. That is a plain conjunction, and its complement is exact.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -14,45 +13,32 @@ use super::{LowerProblem, Lowering};
 use crate::compat::term::{Lit, PatternId, Term};
 use crate::limits::UNEVALUATED_CASES_MAX;
 use crate::pointer;
-use crate::reference::Target;
 
-/// One way in which the branches hold, and what is evaluated then.
-#[derive(Debug, Clone, Default)]
-struct Case {
-    holds: Vec<Lit>,
-    fails: Vec<Lit>,
-    names: BTreeSet<Box<str>>,
-    patterns: BTreeSet<PatternId>,
-    all_properties: bool,
-    prefix: u64,
-    all_items: bool,
-    like: BTreeSet<Lit>,
+/// What a schema that holds evaluates, and under which condition.
+#[derive(Debug)]
+struct Evaluated {
+    names: BTreeMap<Box<str>, Lit>,
+    patterns: BTreeMap<PatternId, Lit>,
+    all_properties: Lit,
+    /// The first so many items.
+    prefixes: BTreeMap<u64, Lit>,
+    all_items: Lit,
+    /// The items that are like this.
+    like: BTreeMap<Lit, Lit>,
 }
 
-impl Case {
-    fn evaluates_nothing(&self, items: bool) -> bool {
-        if items {
-            self.prefix == 0 && !self.all_items && self.like.is_empty()
-        } else {
-            self.names.is_empty() && self.patterns.is_empty() && !self.all_properties
+impl Evaluated {
+    fn nothing() -> Self {
+        Self {
+            names: BTreeMap::new(),
+            patterns: BTreeMap::new(),
+            all_properties: Lit::FALSE,
+            prefixes: BTreeMap::new(),
+            all_items: Lit::FALSE,
+            like: BTreeMap::new(),
         }
     }
-
-    fn merge(mut self, other: &Self) -> Self {
-        self.holds.extend_from_slice(&other.holds);
-        self.fails.extend_from_slice(&other.fails);
-        self.names.extend(other.names.iter().cloned());
-        self.patterns.extend(&other.patterns);
-        self.like.extend(&other.like);
-        self.all_properties |= other.all_properties;
-        self.all_items |= other.all_items;
-        self.prefix = self.prefix.max(other.prefix);
-        self
-    }
 }
-
-/// `None`: more cases than the limit.
-type Cases = Option<Vec<Case>>;
 
 impl Lowering<'_> {
     pub(super) fn unevaluated(
@@ -61,92 +47,105 @@ impl Lowering<'_> {
         map: &Map<String, Value>,
         lits: &mut Vec<Lit>,
     ) -> Result<(), LowerProblem> {
-        for (keyword, items) in [("unevaluatedItems", true), ("unevaluatedProperties", false)] {
+        for keyword in ["unevaluatedItems", "unevaluatedProperties"] {
             if self.keyword(map, keyword).is_none() {
                 continue;
             }
             let value = self.part(&pointer::child(place, keyword))?;
             // Reading a branch may lead to another such keyword: it must not see our path.
-            let outer = (
-                std::mem::replace(&mut self.case_items, items),
-                std::mem::take(&mut self.case_path),
-            );
-            let cases = self.cases(place, map, Some(keyword))?;
-            (self.case_items, self.case_path) = outer;
-            let Some(cases) = cases else {
-                let text = format!("{keyword} with too many cases");
-                lits.push(self.pool.intern(Term::Opaque(text.into())));
-                continue;
+            let outer = std::mem::take(&mut self.evaluating);
+            let evaluated = self.evaluated(place, map, Some(keyword))?;
+            self.evaluating = outer;
+            let all = match keyword {
+                "unevaluatedItems" => self.rest_items(&evaluated, value),
+                _ => self.rest_properties(&evaluated, value),
             };
-            lits.push(self.pair(&cases, value, items));
+            match all {
+                Some(all) => lits.extend(all),
+                None => {
+                    let text = format!("{keyword} with too many cases");
+                    lits.push(self.pool.intern(Term::Opaque(text.into())));
+                }
+            }
         }
         Ok(())
     }
 
-    fn pair(&mut self, cases: &[Case], value: Lit, items: bool) -> Lit {
-        let mut holds = Vec::with_capacity(cases.len());
-        let mut fails = Vec::with_capacity(cases.len());
-        for case in cases {
-            let rest =
-                if items { self.rest_items(case, value) } else { self.rest_names(case, value) };
-            holds.push(self.pool.all(case.holds.iter().copied().chain([rest])));
-            fails.push(self.pool.all(case.fails.iter().map(|lit| !*lit).chain([!rest])));
+    /// `None` if a pattern cannot be asked about a name, or too many branches have patterns.
+    fn rest_properties(&mut self, evaluated: &Evaluated, value: Lit) -> Option<Vec<Lit>> {
+        let mut lits = Vec::new();
+        for (name, told) in &evaluated.names {
+            let mut conditions = vec![evaluated.all_properties, *told];
+            for (pattern, told) in &evaluated.patterns {
+                if self.pool.matches(*pattern, name)? {
+                    conditions.push(*told);
+                }
+            }
+            conditions.push(self.pool.intern(Term::Property(name.clone(), value)));
+            lits.push(self.pool.any(conditions));
         }
-        let holds = self.pool.any(holds);
-        let fails = self.pool.any(fails);
-        if holds == !fails {
-            return holds;
+        let names: Box<[Box<str>]> = evaluated.names.keys().cloned().collect();
+        for (held, open) in cases(evaluated.patterns.iter().map(|(p, told)| (*p, *told)))? {
+            let mut patterns = held;
+            patterns.sort_unstable();
+            let (names, patterns) = (names.clone(), patterns.into_boxed_slice());
+            let rest = self.pool.intern(Term::Rest { names, patterns, value });
+            lits.push(self.pool.any(open.into_iter().chain([evaluated.all_properties, rest])));
         }
-        self.pool.intern(Term::Pair { holds, fails })
+        Some(lits)
     }
 
-    fn rest_names(&mut self, case: &Case, value: Lit) -> Lit {
-        if case.all_properties {
-            return Lit::TRUE;
+    fn rest_items(&mut self, evaluated: &Evaluated, value: Lit) -> Option<Vec<Lit>> {
+        let mut lits = Vec::new();
+        let tail = evaluated.prefixes.keys().next_back().copied().unwrap_or(0);
+        for (held, open) in cases(evaluated.like.iter().map(|(like, told)| (*like, *told)))? {
+            let item = self.pool.any(held.into_iter().chain([value]));
+            let open = self.pool.any(open.into_iter().chain([evaluated.all_items]));
+            for at in 0..tail {
+                let longer = evaluated.prefixes.range(at + 1..).map(|(_, told)| *told);
+                let here = self.pool.intern(Term::Item(at, item));
+                lits.push(self.pool.any(longer.chain([open, here])));
+            }
+            let rest = self.pool.intern(Term::ItemsFrom(tail, item));
+            lits.push(self.pool.any([open, rest]));
         }
-        let names: Vec<Box<str>> = case.names.iter().cloned().collect();
-        let patterns: Vec<PatternId> = case.patterns.iter().copied().collect();
-        let (names, patterns) = (names.into_boxed_slice(), patterns.into_boxed_slice());
-        self.pool.intern(Term::Rest { names, patterns, value })
+        Some(lits)
     }
 
-    fn rest_items(&mut self, case: &Case, value: Lit) -> Lit {
-        if case.all_items {
-            return Lit::TRUE;
-        }
-        let item = self.pool.any(case.like.iter().copied().chain([value]));
-        self.pool.intern(Term::ItemsFrom(case.prefix, item))
-    }
-
-    /// The cases of a schema. `except` leaves out the keyword that asks.
-    fn cases(
+    /// What a schema evaluates. `except` leaves out the keyword that asks.
+    fn evaluated(
         &mut self,
         place: &str,
         map: &Map<String, Value>,
         except: Option<&str>,
-    ) -> Result<Cases, LowerProblem> {
-        let mut cases = vec![self.own(place, map, except)?];
-        let mut groups: Vec<Cases> = Vec::new();
+    ) -> Result<Evaluated, LowerProblem> {
+        let mut found = self.own(place, map, except)?;
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(Value::String(reference)) = self.keyword(map, keyword) {
-                match self.references.resolve(self.root, place, reference) {
-                    Target::Here(target) => groups.push(self.cases_at(&target)?),
-                    _ => groups.push(None),
-                }
+                let target = self.target(place, keyword, reference)?;
+                self.add(&mut found, &target, Lit::TRUE)?;
             }
         }
         for index in 0..length(map, "allOf") {
-            groups.push(self.cases_at(&format!("{place}/allOf/{index}"))?);
+            self.add(&mut found, &format!("{place}/allOf/{index}"), Lit::TRUE)?;
         }
-        for index in 0..length(map, "anyOf") {
-            let at = format!("{place}/anyOf/{index}");
-            groups.push(self.maybe(&at)?);
-        }
-        if map.contains_key("oneOf") {
-            groups.push(self.exactly_one(place, length(map, "oneOf"))?);
+        // Of `oneOf` it does not matter what is said if more than one holds: it fails then.
+        for keyword in ["anyOf", "oneOf"] {
+            for index in 0..length(map, keyword) {
+                let at = format!("{place}/{keyword}/{index}");
+                let holds = self.place(&at)?;
+                self.add(&mut found, &at, holds)?;
+            }
         }
         if self.keyword(map, "if").is_some() {
-            groups.push(self.conditional(place, map)?);
+            let at = pointer::child(place, "if");
+            let condition = self.place(&at)?;
+            self.add(&mut found, &at, condition)?;
+            for (keyword, when) in [("then", condition), ("else", !condition)] {
+                if map.contains_key(keyword) {
+                    self.add(&mut found, &pointer::child(place, keyword), when)?;
+                }
+            }
         }
         for keyword in ["dependentSchemas", "dependencies"] {
             let Some(Value::Object(table)) = self.keyword(map, keyword) else {
@@ -155,51 +154,53 @@ impl Lowering<'_> {
             for (name, _) in table.iter().filter(|(_, schema)| !schema.is_array()) {
                 let at = pointer::child(&pointer::child(place, keyword), name);
                 let present = self.present(name);
-                groups.push(self.guarded(&at, present)?);
+                self.add(&mut found, &at, present)?;
             }
         }
-        for group in groups {
-            let Some(group) = group else { return Ok(None) };
-            // Branches that evaluate nothing here make no difference, whether they hold or not.
-            if group.iter().all(|case| case.evaluates_nothing(self.case_items)) {
-                continue;
-            }
-            if cases.len() * group.len() > UNEVALUATED_CASES_MAX {
-                return Ok(None);
-            }
-            cases = cases
-                .iter()
-                .flat_map(|case| group.iter().map(|other| case.clone().merge(other)))
-                .collect();
-        }
-        Ok(Some(cases))
+        Ok(found)
     }
 
-    fn cases_at(&mut self, place: &str) -> Result<Cases, LowerProblem> {
-        if self.case_path.iter().any(|open| open == place) {
+    /// Adds what the schema at a place evaluates when `guard` holds.
+    fn add(&mut self, found: &mut Evaluated, place: &str, guard: Lit) -> Result<(), LowerProblem> {
+        if self.evaluating.iter().any(|open| open == place) {
             return Err(LowerProblem::Endless { pointer: place.to_owned() });
         }
         self.visit(place)?;
-        self.case_path.push(place.to_owned());
-        let cases = self.cases_within(place);
-        self.case_path.pop();
-        cases
+        let outer = self.enter(place);
+        self.evaluating.push(place.to_owned());
+        let more = match self.root.pointer(place) {
+            Some(Value::Object(map)) => match (map.get("$ref"), self.dialect.reads_beside_ref()) {
+                (Some(Value::String(reference)), false) => {
+                    let target = self.target(place, "$ref", reference)?;
+                    let mut more = Evaluated::nothing();
+                    self.add(&mut more, &target, Lit::TRUE)?;
+                    more
+                }
+                _ => self.evaluated(place, map, None)?,
+            },
+            _ => Evaluated::nothing(),
+        };
+        self.evaluating.pop();
+        self.scope = outer;
+        self.join(&mut found.names, more.names, guard);
+        self.join(&mut found.patterns, more.patterns, guard);
+        self.join(&mut found.prefixes, more.prefixes, guard);
+        self.join(&mut found.like, more.like, guard);
+        for (all, more) in [
+            (&mut found.all_properties, more.all_properties),
+            (&mut found.all_items, more.all_items),
+        ] {
+            let more = self.pool.all([guard, more]);
+            *all = self.pool.any([*all, more]);
+        }
+        Ok(())
     }
 
-    fn cases_within(&mut self, place: &str) -> Result<Cases, LowerProblem> {
-        match self.root.pointer(place) {
-            Some(Value::Object(map)) => {
-                if let (Some(Value::String(reference)), false) =
-                    (map.get("$ref"), self.dialect.reads_beside_ref())
-                {
-                    return match self.references.resolve(self.root, place, reference) {
-                        Target::Here(target) => self.cases_at(&target),
-                        _ => Ok(None),
-                    };
-                }
-                self.cases(place, map, None)
-            }
-            _ => Ok(Some(vec![Case::default()])),
+    fn join<K: Ord>(&mut self, found: &mut BTreeMap<K, Lit>, more: BTreeMap<K, Lit>, guard: Lit) {
+        for (key, told) in more {
+            let told = self.pool.all([guard, told]);
+            let known = found.entry(key).or_insert(Lit::FALSE);
+            *known = self.pool.any([*known, told]);
         }
     }
 
@@ -209,102 +210,56 @@ impl Lowering<'_> {
         place: &str,
         map: &Map<String, Value>,
         except: Option<&str>,
-    ) -> Result<Case, LowerProblem> {
+    ) -> Result<Evaluated, LowerProblem> {
         let (names, patterns) = self.declared(map);
         let layout = self.item_layout(map);
         let has =
             |key: &str| map.contains_key(key) && Some(key) != except && self.dialect.knows(key);
-        let mut like = BTreeSet::new();
-        let all_items = layout.rest.is_some() || has("unevaluatedItems");
-        let all_properties = has("additionalProperties") || has("unevaluatedProperties");
+        let when = |holds: bool| if holds { Lit::TRUE } else { Lit::FALSE };
+        let all_items = when(layout.rest.is_some() || has("unevaluatedItems"));
+        let all_properties = when(has("additionalProperties") || has("unevaluatedProperties"));
+        let mut like = BTreeMap::new();
         // Only since 2020-12 does `contains` evaluate what it finds.
         if has("contains") && self.dialect.knows("prefixItems") {
-            like.insert(self.part(&pointer::child(place, "contains"))?);
+            like.insert(self.part(&pointer::child(place, "contains"))?, Lit::TRUE);
         }
-        Ok(Case {
-            names: names.into_iter().collect(),
-            patterns: patterns.into_iter().collect(),
-            prefix: layout.prefix_length(),
-            all_items,
+        Ok(Evaluated {
+            names: names.into_iter().map(|name| (name, Lit::TRUE)).collect(),
+            patterns: patterns.into_iter().map(|pattern| (pattern, Lit::TRUE)).collect(),
             all_properties,
+            prefixes: layout.prefix.iter().map(|(_, length)| (*length, Lit::TRUE)).collect(),
+            all_items,
             like,
-            ..Case::default()
         })
     }
+}
 
-    /// A branch that may hold or not.
-    fn maybe(&mut self, place: &str) -> Result<Cases, LowerProblem> {
-        let lit = self.place(place)?;
-        self.guarded(place, lit)
-    }
+/// A case: what counts in it, and the conditions of the rest, one of which must hold otherwise.
+type Case<T> = (Vec<T>, Vec<Lit>);
 
-    /// A branch that counts when `guard` holds.
-    fn guarded(&mut self, place: &str, guard: Lit) -> Result<Cases, LowerProblem> {
-        let Some(mut cases) = self.cases_at(place)? else {
-            return Ok(None);
-        };
-        for case in &mut cases {
-            case.holds.push(guard);
-        }
-        cases.push(Case { fails: vec![guard], ..Case::default() });
-        Ok(Some(cases))
+/// For every set of conditions that may fail: what counts without them. What is certain counts
+/// always. `None` if there are too many.
+fn cases<T: Copy>(told: impl Iterator<Item = (T, Lit)>) -> Option<Vec<Case<T>>> {
+    let told: Vec<(T, Lit)> = told.filter(|(_, condition)| *condition != Lit::FALSE).collect();
+    let mut conditions: Vec<Lit> =
+        told.iter().map(|(_, condition)| *condition).filter(|c| *c != Lit::TRUE).collect();
+    conditions.sort_unstable();
+    conditions.dedup();
+    let count = 1_usize.checked_shl(u32::try_from(conditions.len()).ok()?)?;
+    if count > UNEVALUATED_CASES_MAX {
+        return None;
     }
-
-    fn exactly_one(&mut self, place: &str, count: usize) -> Result<Cases, LowerProblem> {
-        let places: Vec<String> =
-            (0..count).map(|index| format!("{place}/oneOf/{index}")).collect();
-        let lits: Vec<Lit> = places.iter().map(|at| self.place(at)).collect::<Result<_, _>>()?;
-        let mut all = Vec::new();
-        for (index, (at, lit)) in places.iter().zip(&lits).enumerate() {
-            let Some(mut cases) = self.cases_at(at)? else {
-                return Ok(None);
-            };
-            for case in &mut cases {
-                case.holds.push(*lit);
-                let others = lits.iter().enumerate().filter(|(other, _)| *other != index);
-                case.fails.extend(others.map(|(_, lit)| *lit));
-            }
-            all.append(&mut cases);
-        }
-        Ok(Some(all))
-    }
-
-    fn conditional(
-        &mut self,
-        place: &str,
-        map: &Map<String, Value>,
-    ) -> Result<Cases, LowerProblem> {
-        let at = pointer::child(place, "if");
-        let condition = self.place(&at)?;
-        let mut all = Vec::new();
-        let yes = if map.contains_key("then") {
-            self.cases_at(&pointer::child(place, "then"))?
-        } else {
-            Some(vec![Case::default()])
-        };
-        let no = if map.contains_key("else") {
-            self.cases_at(&pointer::child(place, "else"))?
-        } else {
-            Some(vec![Case::default()])
-        };
-        let (Some(tested), Some(yes), Some(no)) = (self.cases_at(&at)?, yes, no) else {
-            return Ok(None);
-        };
-        for (first, second) in
-            tested.iter().flat_map(|case| yes.iter().map(move |then| (case, then)))
-        {
-            let mut case = first.clone().merge(second);
-            case.holds.push(condition);
-            case.fails.push(!condition);
-            all.push(case);
-        }
-        for mut case in no {
-            case.holds.push(!condition);
-            case.fails.push(condition);
-            all.push(case);
-        }
-        Ok(Some(all))
-    }
+    let case = |chosen: usize| {
+        let failing: Vec<Lit> = conditions
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| chosen & (1 << at) != 0)
+            .map(|(_, condition)| *condition)
+            .collect();
+        let counts = told.iter().filter(|(_, condition)| !failing.contains(condition));
+        (counts.map(|(one, _)| *one).collect(), failing)
+    };
+    Some((0..count).map(case).collect())
 }
 
 fn length(map: &Map<String, Value>, key: &str) -> usize {

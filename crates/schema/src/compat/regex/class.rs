@@ -52,6 +52,17 @@ impl Class {
         Self(gaps).without_surrogates()
     }
 
+    /// The set with every other case of its letters.
+    pub(crate) fn folded(&self) -> Self {
+        use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+        let ranges = self.0.iter().filter_map(|(low, high)| {
+            Some(ClassUnicodeRange::new(char::from_u32(*low)?, char::from_u32(*high)?))
+        });
+        let mut class = ClassUnicode::new(ranges);
+        class.case_fold_simple();
+        Self::new(class.iter().map(|r| (r.start() as u32, r.end() as u32)).collect())
+    }
+
     /// The ranges, sorted and disjoint.
     pub(crate) fn ranges(&self) -> &[Range] {
         &self.0

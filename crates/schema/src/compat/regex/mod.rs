@@ -4,17 +4,19 @@
 //! parsed ([`parse`]), compiled to an automaton that reads whole strings ([`nfa`], [`dfa`]), and
 //! joined with others to ask for a word in all of them ([`product`], [`words`]). What is not
 //! regular, or not modelled, is an error here and an opaque predicate to the search: nothing is
-//! approximated.
+//! approximated. The engine that checks values reads some expressions in a way of its own, or not
+//! at all: it is given them respelt ([`spell`]), so that there is one reading.
 
 pub(crate) mod class;
 pub(crate) mod dfa;
 pub(crate) mod nfa;
 pub(crate) mod parse;
 pub(crate) mod product;
+pub(crate) mod spell;
+mod subset;
 pub(crate) mod words;
 
 pub(crate) use dfa::Dfa;
-pub(crate) use parse::Flavor;
 
 /// Why a pattern is not a regular language to us; a phrase that follows "pattern with".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +25,8 @@ pub(crate) enum PatternProblem {
     Syntax,
     /// `\1`, `\k<name>`.
     Backreference,
-    /// `(?<=..)`, `(?<!..)`.
+    /// `(?<=..)` that itself looks ahead, or at the end.
     Lookbehind,
-    /// `(?=..)` inside a repetition, or that looks at the start again.
-    Lookahead,
-    /// `\b`, `\B`.
-    WordBoundary,
     /// The automaton would be larger than allowed.
     TooLarge,
 }
@@ -39,18 +37,15 @@ impl PatternProblem {
         match self {
             Self::Syntax => "syntax that is not modelled",
             Self::Backreference => "a backreference",
-            Self::Lookbehind => "a lookbehind",
-            Self::Lookahead => "a lookahead that is not at a fixed place",
-            Self::WordBoundary => "a word boundary",
+            Self::Lookbehind => "a lookbehind that looks ahead",
             Self::TooLarge => "an automaton larger than the limit",
         }
     }
 }
 
 /// Compiles a pattern to the language of the strings it is found in.
-pub(crate) fn compile(pattern: &str, flavor: Flavor) -> Result<Dfa, PatternProblem> {
-    let ast = parse::parse(pattern, flavor)?;
-    nfa::compile(&ast)
+pub(crate) fn compile(pattern: &str) -> Result<Dfa, PatternProblem> {
+    nfa::compile(&parse::parse(pattern)?.ast)
 }
 
 #[cfg(test)]

@@ -3,17 +3,6 @@
 use super::PatternProblem;
 use super::class::{self, Class};
 
-/// How a place that specifications and engines read differently is read.
-///
-/// A verdict must hold under both: the schema's author means ECMA-262, the bus runs the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Flavor {
-    /// `.` matches no line terminator.
-    Ecma,
-    /// `.` matches everything but `\n`.
-    Engine,
-}
-
 /// A parsed expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ast {
@@ -24,27 +13,40 @@ pub(crate) enum Ast {
     Repeat { node: Box<Ast>, min: u32, max: Option<u32> },
     Start,
     End,
-    Look { negative: bool, node: Box<Ast> },
+    Look { behind: bool, negative: bool, node: Box<Ast> },
+}
+
+/// A parsed pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    pub(crate) ast: Ast,
+    /// Whether the engine is known to read all of it as we do.
+    pub(crate) plain: bool,
 }
 
 /// Nesting of groups that is followed; deeper ones are refused before they exhaust the stack.
 const DEPTH_MAX: usize = 64;
 
 /// Parses a pattern.
-pub(crate) fn parse(pattern: &str, flavor: Flavor) -> Result<Ast, PatternProblem> {
-    let mut parser = Parser { rest: pattern.chars().collect(), at: 0, flavor, depth: 0 };
+pub(crate) fn parse(pattern: &str) -> Result<Parsed, PatternProblem> {
+    let rest = pattern.chars().collect();
+    let mut parser = Parser { rest, at: 0, depth: 0, fold: false, dot_is_any: false, plain: true };
     let ast = parser.alternation()?;
     if parser.peek().is_some() {
         return Err(PatternProblem::Syntax);
     }
-    Ok(ast)
+    Ok(Parsed { ast, plain: parser.plain })
 }
 
 struct Parser {
     rest: Vec<char>,
     at: usize,
-    flavor: Flavor,
     depth: usize,
+    /// Letters match their other case, too.
+    fold: bool,
+    /// `.` matches line terminators, too.
+    dot_is_any: bool,
+    plain: bool,
 }
 
 impl Parser {
@@ -111,7 +113,10 @@ impl Parser {
             Some('*') => (0, None),
             Some('+') => (1, None),
             Some('?') => (0, Some(1)),
-            Some('{') => self.counted()?,
+            Some('{') => match self.counted() {
+                Some(counts) => counts,
+                None => return Ok(atom),
+            },
             _ => return Ok(atom),
         };
         // A counted quantifier leaves us on its closing brace, the others on their one letter.
@@ -125,18 +130,27 @@ impl Parser {
         Ok(Ast::Repeat { node: Box::new(atom), min, max })
     }
 
-    /// `{n}`, `{n,}`, `{n,m}`; anything else in braces is refused, as with the `u` flag.
-    fn counted(&mut self) -> Result<(u32, Option<u32>), PatternProblem> {
+    /// `{n}`, `{n,}`, `{n,m}`, up to the closing brace; anything else is a brace and what follows.
+    fn counted(&mut self) -> Option<(u32, Option<u32>)> {
+        let start = self.at;
+        let counts = self.counts();
+        if counts.is_none() {
+            self.at = start;
+        }
+        counts
+    }
+
+    fn counts(&mut self) -> Option<(u32, Option<u32>)> {
         self.at += 1;
-        let min = self.decimal().ok_or(PatternProblem::Syntax)?;
+        let min = self.decimal()?;
         let max = if !self.eat(',') {
             Some(min)
         } else if self.peek() == Some('}') {
             None
         } else {
-            Some(self.decimal().ok_or(PatternProblem::Syntax)?)
+            Some(self.decimal()?)
         };
-        if self.peek() == Some('}') { Ok((min, max)) } else { Err(PatternProblem::Syntax) }
+        (self.peek() == Some('}')).then_some((min, max))
     }
 
     fn decimal(&mut self) -> Option<u32> {
@@ -156,53 +170,115 @@ impl Parser {
         match c {
             '^' => Ok(Ast::Start),
             '$' => Ok(Ast::End),
-            '.' => Ok(Ast::Class(self.dot())),
+            '.' => {
+                self.plain = false;
+                Ok(Ast::Class(self.dot()))
+            }
             '(' => self.group(),
             '[' => self.bracket().map(Ast::Class),
             '\\' => self.escape(),
-            '*' | '+' | '?' | '{' => Err(PatternProblem::Syntax),
-            c => Ok(Ast::Class(Class::single(c))),
+            '*' | '+' | '?' => Err(PatternProblem::Syntax),
+            '{' => {
+                // Annex B of ECMA-262: a brace that is no quantifier stands for itself.
+                self.at -= 1;
+                if self.counted().is_some() {
+                    return Err(PatternProblem::Syntax);
+                }
+                self.at += 1;
+                self.plain = false;
+                Ok(Ast::Class(Class::single('{')))
+            }
+            c => {
+                // As does one that closes nothing.
+                self.plain &= !matches!(c, ']' | '}');
+                Ok(Ast::Class(self.cased(Class::single(c))))
+            }
         }
     }
 
+    /// `.`: no line terminator.
     fn dot(&self) -> Class {
-        match self.flavor {
-            Flavor::Ecma => Class::new(vec![(10, 10), (13, 13), (0x2028, 0x2029)]).negate(),
-            Flavor::Engine => Class::new(vec![(10, 10)]).negate(),
-        }
+        let terminators = vec![(10, 10), (13, 13), (0x2028, 0x2029)];
+        if self.dot_is_any { Class::any() } else { Class::new(terminators).negate() }
+    }
+
+    fn cased(&self, class: Class) -> Class {
+        if self.fold { class.folded() } else { class }
     }
 
     fn group(&mut self) -> Result<Ast, PatternProblem> {
-        let look = if self.eat_all("?=") {
-            Some(false)
-        } else if self.eat_all("?!") {
-            Some(true)
-        } else if self.eat_all("?<=") || self.eat_all("?<!") {
-            return Err(PatternProblem::Lookbehind);
-        } else {
-            if self.eat_all("?<") {
-                while self.next().ok_or(PatternProblem::Syntax)? != '>' {}
-            } else if !self.eat_all("?:") && self.peek() == Some('?') {
+        let looks = [("?=", (false, false)), ("?!", (false, true))];
+        let looks = looks.into_iter().chain([("?<=", (true, false)), ("?<!", (true, true))]);
+        let look = looks.into_iter().find(|(sign, _)| self.eat_all(sign)).map(|(_, look)| look);
+        let outer = (self.fold, self.dot_is_any);
+        if look.is_some() {
+            // The engine does not translate the classes of such patterns.
+            self.plain = false;
+        } else if self.eat_all("?<") || self.eat_all("?P<") {
+            while self.next().ok_or(PatternProblem::Syntax)? != '>' {}
+        } else if !self.eat_all("?:") && self.eat('?') {
+            self.flags()?;
+            if self.eat(')') {
+                // Flags that hold for the rest of the group around them.
+                return Ok(Ast::Empty);
+            }
+            if !self.eat(':') {
                 return Err(PatternProblem::Syntax);
             }
-            None
-        };
+        }
         let inner = self.alternation()?;
         if !self.eat(')') {
             return Err(PatternProblem::Syntax);
         }
+        (self.fold, self.dot_is_any) = outer;
         Ok(match look {
-            Some(negative) => Ast::Look { negative, node: Box::new(inner) },
+            Some((behind, negative)) => Ast::Look { behind, negative, node: Box::new(inner) },
             // A group of one assertion must not take a quantifier for the assertion's own.
             None => Ast::Concat(vec![inner]),
         })
     }
 
+    /// `i` and `s`, on or off. Others change what `^` and `$` mean, or how a pattern is written.
+    fn flags(&mut self) -> Result<(), PatternProblem> {
+        let mut on = true;
+        while let Some(c) = self.peek().filter(|c| !matches!(c, ':' | ')')) {
+            self.at += 1;
+            match c {
+                '-' => on = false,
+                'i' => self.fold = on,
+                's' => self.dot_is_any = on,
+                _ => return Err(PatternProblem::Syntax),
+            }
+        }
+        Ok(())
+    }
+
+    /// `\b`: a word on one side only; `\B`: on both or none.
+    fn boundary(&mut self, negated: bool) -> Ast {
+        self.plain = false;
+        let look = |behind: bool, negative: bool| Ast::Look {
+            behind,
+            negative,
+            node: Box::new(Ast::Class(class::word())),
+        };
+        let side = |before: bool| {
+            let after = if negated { before } else { !before };
+            Ast::Concat(vec![look(true, !before), look(false, !after)])
+        };
+        Ast::Alternate(vec![side(true), side(false)])
+    }
+
     fn escape(&mut self) -> Result<Ast, PatternProblem> {
         match self.peek() {
-            Some('b' | 'B') => Err(PatternProblem::WordBoundary),
+            Some(sign @ ('b' | 'B')) => {
+                self.at += 1;
+                Ok(self.boundary(sign == 'B'))
+            }
             Some('1'..='9' | 'k') => Err(PatternProblem::Backreference),
-            _ => self.escaped_class().map(Ast::Class),
+            _ => {
+                let class = self.escaped_class()?;
+                Ok(Ast::Class(if single(&class).is_some() { self.cased(class) } else { class }))
+            }
         }
     }
 
@@ -222,7 +298,10 @@ impl Parser {
             'r' => Class::single('\r'),
             'v' => Class::single('\u{0B}'),
             'f' => Class::single('\u{0C}'),
-            '0' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => Class::single('\0'),
+            '0' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => {
+                self.plain = false;
+                Class::single('\0')
+            }
             'c' => {
                 let letter = self.next().filter(char::is_ascii_alphabetic);
                 let code = letter.ok_or(PatternProblem::Syntax)? as u32 % 32;
@@ -283,6 +362,7 @@ impl Parser {
             if !(0xDC00..0xE000).contains(&low) {
                 return Err(PatternProblem::Syntax);
             }
+            self.plain = false;
             let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
             return Ok(Class::new(vec![(code, code)]));
         }
@@ -311,13 +391,15 @@ impl Parser {
                 (Some(_), Some(_)) => return Err(PatternProblem::Syntax),
                 // A class is no end of a range: the dash is a dash, as in Annex B.
                 _ => {
+                    self.plain = false;
                     ranges.extend_from_slice(low.ranges());
                     ranges.push(('-' as u32, '-' as u32));
                     ranges.extend_from_slice(high.ranges());
                 }
             }
         }
-        let class = Class::new(ranges);
+        self.plain &= !ranges.is_empty();
+        let class = self.cased(Class::new(ranges));
         Ok(if negated { class.negate() } else { class })
     }
 

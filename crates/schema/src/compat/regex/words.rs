@@ -1,13 +1,13 @@
 //! Words of a language with a length in bounds: shortest first, pleasant characters first.
 
-use super::class::Range;
+use super::class::{LAST, Range};
 use super::product::Product;
 
 /// Most table cells (lengths times states) that are laid out.
-const CELLS_MAX: u64 = 20_000_000;
+const CELLS_MAX: u64 = 40_000_000;
 
 /// Longest word that is written out.
-const LENGTH_MAX: u64 = 100_000;
+const LENGTH_MAX: u64 = 4_000_000;
 
 /// Words found, and whether there are no others.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub(crate) struct Words {
 /// were met before the question was answered.
 pub(crate) fn words(product: &Product, min: u64, max: Option<u64>, wanted: usize) -> Option<Words> {
     let states = product.rows.len() as u64;
+    let (shortest, longest) = product.lengths();
+    let short_of = |bound: Option<u64>, length: Option<u64>| match (bound, length) {
+        (Some(bound), Some(length)) => bound < length,
+        _ => false,
+    };
+    if shortest.is_none() || short_of(max, shortest) || short_of(longest, Some(min)) {
+        return Some(Words { found: Vec::new(), complete: true });
+    }
+    if let Some(word) = same_throughout(product, min).filter(|_| wanted == 1) {
+        return Some(Words { found: vec![word], complete: false });
+    }
     let mut search = Search { product, reach: Vec::new(), found: Vec::new(), wanted };
     let mut length = 0;
     let mut barren = 0;
@@ -47,6 +58,22 @@ pub(crate) fn words(product: &Product, min: u64, max: Option<u64>, wanted: usize
             return Some(Words { found: search.found, complete: true });
         }
         length += 1;
+    }
+}
+
+/// A word of one character, for a product of one state: lengths are all that counts.
+fn same_throughout(product: &Product, length: u64) -> Option<String> {
+    let [(true, arrows)] = product.rows.as_slice() else {
+        return None;
+    };
+    let most_pleasant = arrows.iter().min_by_key(|(range, _)| unpleasantness(*range));
+    let c = most_pleasant.and_then(|(range, _)| pleasant(*range, 1).first().copied());
+    match (length, c) {
+        (0, _) => Some(String::new()),
+        (1..=LENGTH_MAX, Some(c)) => {
+            Some(std::iter::repeat_n(c, usize::try_from(length).ok()?).collect())
+        }
+        _ => None,
     }
 }
 
@@ -142,15 +169,11 @@ fn unpleasantness((low, high): Range) -> usize {
 
 /// Up to `count` characters of the range: letters, digits, capitals, signs, then the rest.
 fn pleasant((low, high): Range, count: usize) -> Vec<char> {
-    let in_taste = PLEASANT.iter().flat_map(|(first, last)| low.max(*first)..=high.min(*last));
-    let mut out: Vec<char> = Vec::new();
-    for code in in_taste.chain(low..=high) {
-        if out.len() >= count {
-            break;
-        }
-        if let Some(c) = char::from_u32(code).filter(|c| !out.contains(c)) {
-            out.push(c);
-        }
-    }
-    out
+    let everything = [(0, LAST)];
+    let tastes = PLEASANT.iter().chain(&everything).enumerate();
+    let in_taste = tastes.flat_map(|(taste, (first, last))| {
+        let codes = low.max(*first)..=high.min(*last);
+        codes.filter(move |code| unpleasantness((*code, *code)) == taste)
+    });
+    in_taste.filter_map(char::from_u32).take(count).collect()
 }

@@ -17,7 +17,7 @@ use crate::compat::term::{Lit, Term};
 const POSITIONS_MAX: u64 = 2_000;
 
 /// Most equal items that are written out.
-const ITEMS_MAX: u64 = 100_000;
+const ITEMS_MAX: u64 = 1_000_000;
 
 /// Most counters at once.
 const COUNTERS_MAX: usize = 8;
@@ -344,6 +344,13 @@ impl Arrays {
 
 /// Different values for all positions, if there are: augmenting paths.
 fn matching(options: &[Rc<Vec<Rc<Value>>>]) -> Option<Vec<Value>> {
+    // Where all positions are alike, any order will do.
+    if let [first, others @ ..] = options
+        && first.len() >= options.len()
+        && others.iter().all(|other| Rc::ptr_eq(first, other))
+    {
+        return Some(first.iter().take(options.len()).map(|v| Value::clone(v)).collect());
+    }
     let mut taken: Vec<(Rc<Value>, usize)> = Vec::new();
     for position in 0..options.len() {
         if !augment(options, position, &mut taken, &mut Vec::new()) {

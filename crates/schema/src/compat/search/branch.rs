@@ -91,7 +91,7 @@ impl Search<'_> {
             if branch.knows(lit) == Some(false) {
                 return false;
             }
-            if matches!(self.pool.term(lit), Term::All(_) | Term::One(_) | Term::Pair { .. }) {
+            if matches!(self.pool.term(lit), Term::All(_) | Term::One(_)) {
                 branch.note(lit);
             }
             let fits = match self.pool.term(lit) {
@@ -112,10 +112,6 @@ impl Search<'_> {
                 Term::Link(link) => {
                     let target = self.pool.link(*link);
                     stack.push(if negated { !target } else { target });
-                    true
-                }
-                Term::Pair { holds, fails } => {
-                    stack.push(if negated { *fails } else { *holds });
                     true
                 }
                 Term::Scalars(values) => match values.iter().any(|v| v.kind() == branch.kind) {

@@ -4,10 +4,14 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
+use super::branch::Branch;
 use super::{Outcome, Search};
 use crate::compat::lower;
-use crate::compat::term::Lit;
-use crate::limits::DISTINCT_VALUES_MAX;
+use crate::compat::term::{Kind, Lit};
+use crate::limits::{DISTINCT_TEXTS_MAX, DISTINCT_VALUES_MAX};
+
+/// So many values are looked for one after the other.
+const FEW: usize = 16;
 
 /// Values of a state, and what is known beyond them.
 #[derive(Debug)]
@@ -20,6 +24,11 @@ pub(super) struct Distinct {
 impl Search<'_> {
     /// Up to `wanted` different values. Fewer, without doubt, means that there are no more.
     pub(super) fn distinct(&mut self, state: &[Lit], wanted: usize) -> Distinct {
+        if wanted > FEW
+            && let Some(found) = self.many_texts(state, wanted)
+        {
+            return Distinct { found, doubt: None };
+        }
         let mut found: Vec<Rc<Value>> = Vec::new();
         let mut scalars = Vec::new();
         let mut others = Vec::new();
@@ -48,5 +57,19 @@ impl Search<'_> {
             }
         }
         Distinct { found, doubt: None }
+    }
+
+    /// As many strings at once, if the state has no choices left and that many.
+    fn many_texts(&mut self, state: &[Lit], wanted: usize) -> Option<Vec<Rc<Value>>> {
+        let mut branch = Branch::new(Kind::String);
+        let plain = wanted <= DISTINCT_TEXTS_MAX
+            && state.iter().all(|lit| self.expand(&mut branch, *lit))
+            && self.simplify(&mut branch)
+            && branch.choices.is_empty();
+        if !plain {
+            return None;
+        }
+        let texts = self.plain_texts(branch.facts(), wanted)?;
+        Some(texts.into_iter().map(|text| Rc::new(Value::String(text))).collect())
     }
 }

@@ -25,11 +25,10 @@ mod text;
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::regex::{self, Dfa, Flavor, PatternProblem};
+use super::regex;
 use super::term::{Kind, Lit, PatternId, Pool, Term};
 use crate::limits;
 use branch::Branch;
@@ -126,9 +125,7 @@ struct Frame {
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) pool: &'a mut Pool,
-    flavor: Flavor,
     dialect: crate::dialect::Dialect,
-    automata: HashMap<PatternId, Result<Arc<Dfa>, PatternProblem>>,
     products: HashMap<Vec<(PatternId, bool)>, Option<Rc<regex::product::Product>>>,
     oracles: HashMap<Lit, Option<Rc<crate::validate::Validator>>>,
     decided: HashMap<Rc<[Lit]>, Decided>,
@@ -143,16 +140,10 @@ pub(crate) struct Search<'a> {
 pub(crate) const BUDGET: &str = "a combination of choices larger than the step budget";
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(
-        pool: &'a mut Pool,
-        flavor: Flavor,
-        dialect: crate::dialect::Dialect,
-    ) -> Self {
+    pub(crate) fn new(pool: &'a mut Pool, dialect: crate::dialect::Dialect) -> Self {
         Self {
             pool,
-            flavor,
             dialect,
-            automata: HashMap::new(),
             products: HashMap::new(),
             oracles: HashMap::new(),
             decided: HashMap::new(),
@@ -324,15 +315,5 @@ impl<'a> Search<'a> {
             Some(flag) => Outcome::found(Value::Bool(flag)),
             None => Outcome::Empty,
         }
-    }
-
-    /// The automaton of a pattern, made once.
-    fn automaton(&mut self, pattern: PatternId) -> Result<Arc<Dfa>, PatternProblem> {
-        if let Some(known) = self.automata.get(&pattern) {
-            return known.clone();
-        }
-        let made = regex::compile(self.pool.pattern_text(pattern), self.flavor).map(Arc::new);
-        self.automata.insert(pattern, made.clone());
-        made
     }
 }

@@ -1,8 +1,8 @@
 //! Numbers: an interval, a grid, grids to avoid, and listed values.
 
 use num_bigint::BigInt;
-use num_traits::{One, Pow, Zero};
-use serde_json::Value;
+use num_traits::{One, Pow, ToPrimitive, Zero};
+use serde_json::{Number, Value};
 
 use super::{Outcome, Search};
 use crate::compat::exact::{self, Exact};
@@ -22,6 +22,9 @@ const POINTS_PER_PLACE: u32 = 60;
 
 /// Decimal places tried when there is no grid.
 const PLACES_MAX: u32 = 16;
+
+/// Most zeros of a round number; no double has more.
+const PLACES_ROUND_MAX: u32 = 308;
 
 /// One end of an interval; the flag says that the end itself is outside.
 type End = Option<(Exact, bool)>;
@@ -155,7 +158,47 @@ impl Numbers {
                 return doubt;
             }
         }
-        if points.is_complete() { doubt } else { Outcome::unknown("multipleOf with a sparse grid") }
+        if points.is_complete() {
+            return doubt;
+        }
+        match self.round(grid).or_else(|| self.next_to_an_end()) {
+            Some(number) => Outcome::found(Value::Number(number)),
+            None => Outcome::unknown("multipleOf with a sparse grid"),
+        }
+    }
+
+    /// A point of the grid with one digit and zeros: far from zero, few others can be written.
+    fn round(&self, grid: &Exact) -> Option<Number> {
+        let ten = BigInt::from(10);
+        let mut power = BigInt::one();
+        for _ in 0..=PLACES_ROUND_MAX {
+            for digit in 1..=9 {
+                let value = Exact::from_integer(&power * BigInt::from(digit)) * grid;
+                let both = [value.clone(), -value];
+                let found = both.iter().filter(|v| self.fits(v)).find_map(exact::to_number);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            power *= &ten;
+        }
+        None
+    }
+
+    /// A number right beside an end of the interval, where only numbers that can be written count.
+    fn next_to_an_end(&self) -> Option<Number> {
+        let ends = [(&self.low, true), (&self.high, false)];
+        for (end, up) in ends.into_iter().filter_map(|(end, up)| Some((&end.as_ref()?.0, up))) {
+            let mut float = end.to_f64()?;
+            for _ in 0..POINTS_MIN {
+                let written = Number::from_f64(float)?;
+                if exact::from_number(&written).is_some_and(|value| self.fits(&value)) {
+                    return Some(written);
+                }
+                float = if up { float.next_up() } else { float.next_down() };
+            }
+        }
+        None
     }
 
     /// Some number of an interval that is more than a point: short decimals first.
@@ -172,7 +215,10 @@ impl Numbers {
                 }
             }
         }
-        Outcome::unknown("a range of numbers too narrow for a decimal")
+        match self.next_to_an_end() {
+            Some(number) => Outcome::found(Value::Number(number)),
+            None => Outcome::unknown("a range of numbers too narrow for a decimal"),
+        }
     }
 }
 

@@ -14,8 +14,11 @@ use super::object_facts::{ObjectFacts, Scope};
 use super::{BUDGET, Outcome, Search};
 use crate::compat::term::{Kind, Kinds, Lit, Scalar, Term};
 
-/// Most predicates that tell names apart; each doubles the cells.
-const PREDICATES_MAX: usize = 12;
+/// Predicates on names whose combinations are all listed; of more, only those that have names.
+const LISTED_MAX: usize = 10;
+
+/// Most cells that names are cut into.
+const CELLS_MAX: usize = 2_000;
 
 /// Names that no keyword tells apart.
 #[derive(Debug, Clone)]
@@ -106,48 +109,62 @@ impl Search<'_> {
         matched: usize,
     ) -> Result<Vec<Cell>, Outcome> {
         let view = &problem.view;
-        if predicates.len() > PREDICATES_MAX {
-            return Err(Outcome::unknown("patternProperties in too many combinations"));
-        }
         let texts = problem.known.keys().chain(&view.absent).map(|name| Scalar::Text(name.clone()));
         let texts: Vec<Scalar> = texts.collect();
         let mut common =
             vec![self.pool.kinds(Kinds::of(&[Kind::String])), !self.pool.scalars(texts)];
         common.extend_from_slice(&view.names);
-        let mut cells = Vec::new();
-        for choice in 0..1_u32 << predicates.len() {
-            if choice.count_ones() as usize > matched {
-                continue;
-            }
-            let holds = |at: usize| choice & (1 << at) != 0;
-            let mut names = common.clone();
-            names.extend(
-                predicates.iter().enumerate().map(|(at, lit)| if holds(at) { *lit } else { !*lit }),
-            );
-            let mut values = Vec::new();
-            for (scope, value) in &view.every {
-                if self.covers_cell(scope, &names) {
-                    values.push(*value);
+        let mut parts = vec![(common, 0)];
+        for predicate in predicates {
+            let mut next = Vec::with_capacity(parts.len() * 2);
+            for (part, holding) in parts {
+                for (sign, holding) in [(!*predicate, holding), (*predicate, holding + 1)] {
+                    let names: Vec<Lit> = part.iter().copied().chain([sign]).collect();
+                    if holding > matched || !self.serves(view, &names) {
+                        continue;
+                    }
+                    // The automata cost most: where there are few parts they come last.
+                    let listed = predicates.len() <= LISTED_MAX;
+                    if listed || !self.decide(names.iter().copied()).is_empty() {
+                        next.push((names, holding));
+                    }
                 }
             }
-            let cell = Cell { names, values };
-            // The automata come last: they cost most.
-            if self.serves(view, &cell) && !self.decide(cell.names.iter().copied()).is_empty() {
-                cells.push(cell);
+            parts = next;
+            if parts.len() > CELLS_MAX || !self.step() {
+                return Err(Outcome::unknown("patternProperties in too many combinations"));
+            }
+        }
+        let mut cells = Vec::new();
+        for (names, _) in parts {
+            if !self.decide(names.iter().copied()).is_empty() {
+                let values = self.values_of(view, &names);
+                cells.push(Cell { names, values });
             }
         }
         Ok(cells)
     }
 
-    /// Whether a property of this cell could answer a demand, or is wanted for the number.
-    fn serves(&mut self, view: &ObjectFacts, cell: &Cell) -> bool {
-        let with =
-            |extra: Option<Lit>| cell.values.iter().copied().chain(extra).collect::<Vec<_>>();
+    /// What the values under such names must be, as far as it is settled what names they are.
+    fn values_of(&mut self, view: &ObjectFacts, names: &[Lit]) -> Vec<Lit> {
+        let mut values = Vec::new();
+        for (scope, value) in &view.every {
+            if self.covers_cell(scope, names) {
+                values.push(*value);
+            }
+        }
+        values
+    }
+
+    /// Whether a property under such a name could answer a demand, or is wanted for the number.
+    fn serves(&mut self, view: &ObjectFacts, names: &[Lit]) -> bool {
+        let values = self.values_of(view, names);
         if view.min > view.required.len() as u64 {
-            return !self.decide(with(None)).is_empty();
+            return !self.decide(values).is_empty();
         }
         view.some.iter().any(|(scope, value)| {
-            self.covers_cell(scope, &cell.names) && !self.decide(with(Some(*value))).is_empty()
+            self.may_cover(scope, names)
+                && !self.decide(values.iter().copied().chain([*value])).is_empty()
         })
     }
 
@@ -172,13 +189,27 @@ impl Search<'_> {
         found.into_iter().collect()
     }
 
+    /// Whether a scope surely covers names of which this is settled.
     fn covers_cell(&mut self, scope: &Scope, names: &[Lit]) -> bool {
         match scope {
             Scope::Matching(pattern) => names.contains(&self.pool.intern(Term::Pattern(*pattern))),
             Scope::Rest(_, patterns) => patterns
                 .iter()
-                .all(|pattern| !names.contains(&self.pool.intern(Term::Pattern(*pattern)))),
+                .all(|pattern| names.contains(&!self.pool.intern(Term::Pattern(*pattern)))),
             Scope::Named(lit) => names.contains(lit),
+        }
+    }
+
+    /// Whether it is not settled that it does not. Of a cell, all is settled.
+    fn may_cover(&mut self, scope: &Scope, names: &[Lit]) -> bool {
+        match scope {
+            Scope::Matching(pattern) => {
+                !names.contains(&!self.pool.intern(Term::Pattern(*pattern)))
+            }
+            Scope::Rest(_, patterns) => patterns
+                .iter()
+                .all(|pattern| !names.contains(&self.pool.intern(Term::Pattern(*pattern)))),
+            Scope::Named(lit) => !names.contains(&!*lit),
         }
     }
 

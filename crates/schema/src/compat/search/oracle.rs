@@ -84,7 +84,7 @@ impl Search<'_> {
 
     /// Whether a name matches a pattern; `None` if not even the engine can say.
     pub(super) fn matches(&mut self, pattern: PatternId, name: &str) -> Option<bool> {
-        if let Ok(dfa) = self.automaton(pattern) {
+        if let Ok(dfa) = self.pool.automaton(pattern) {
             return Some(dfa.contains(name));
         }
         let lit = self.pool.intern(Term::Pattern(pattern));

@@ -130,10 +130,6 @@ impl Search<'_> {
                 let target = self.pool.link(*link);
                 self.status(branch, view, target)
             }
-            Term::Pair { holds, fails } => {
-                let (holds, fails) = (*holds, *fails);
-                return self.status(branch, view, if negated { fails } else { holds });
-            }
             Term::Scalars(values) if !values.iter().any(|v| v.kind() == branch.kind()) => {
                 Some(false)
             }

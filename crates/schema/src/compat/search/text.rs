@@ -52,7 +52,7 @@ impl Search<'_> {
                 }
                 (Term::Pattern(pattern), negated) => {
                     let pattern = *pattern;
-                    match self.automaton(pattern) {
+                    match self.pool.automaton(pattern) {
                         Ok(_) => texts.languages.push((pattern, !negated)),
                         Err(_) => texts.opaque.push(*lit),
                     }
@@ -62,7 +62,7 @@ impl Search<'_> {
                     texts.opaque.push(*lit);
                     if let Some(superset) = superset {
                         let pattern = self.pool.pattern(superset);
-                        if self.automaton(pattern).is_ok() {
+                        if self.pool.automaton(pattern).is_ok() {
                             texts.languages.push((pattern, true));
                         }
                     }
@@ -80,7 +80,7 @@ impl Search<'_> {
         length >= texts.min
             && texts.max.is_none_or(|max| length <= max)
             && texts.languages.iter().all(|(pattern, wanted)| {
-                self.automaton(*pattern).is_ok_and(|dfa| dfa.contains(text) == *wanted)
+                self.pool.automaton(*pattern).is_ok_and(|dfa| dfa.contains(text) == *wanted)
             })
     }
 
@@ -124,6 +124,24 @@ impl Search<'_> {
         if words.complete { outcome } else { outcome.or(self.blame(&texts.opaque)) }
     }
 
+    /// So many different strings, where lengths and patterns are all that is asked of them.
+    pub(super) fn plain_texts(&mut self, facts: &[Lit], wanted: usize) -> Option<Vec<String>> {
+        let texts = self.collect_texts(facts);
+        let (allowed, excluded) = self.listed(facts);
+        if texts.contradiction || allowed.is_some() || !texts.opaque.is_empty() {
+            return None;
+        }
+        let product = self.product(&texts.languages)?;
+        self.spend(wanted + excluded.len());
+        let words = words::words(&product, texts.min, texts.max, wanted + excluded.len())?;
+        let is_excluded =
+            |text: &String| excluded.binary_search(&Scalar::Text(text.as_str().into())).is_ok();
+        let mut found = words.found;
+        found.retain(|text| !is_excluded(text));
+        found.truncate(wanted);
+        (found.len() == wanted).then_some(found)
+    }
+
     fn blame(&mut self, opaque: &[Lit]) -> Outcome {
         let Some(lit) = opaque.first() else {
             return Outcome::unknown("a set of strings that was not exhausted");
@@ -131,7 +149,7 @@ impl Search<'_> {
         match self.pool.term(*lit).clone() {
             Term::Pattern(pattern) => {
                 let problem =
-                    self.automaton(pattern).err().map_or("", |problem| problem.describe());
+                    self.pool.automaton(pattern).err().map_or("", |problem| problem.describe());
                 let text = self.pool.pattern_text(pattern);
                 Outcome::unknown(format!("pattern {text:?} with {problem}"))
             }
@@ -146,7 +164,7 @@ impl Search<'_> {
         }
         let parts = languages
             .iter()
-            .filter_map(|(pattern, wanted)| Some((self.automaton(*pattern).ok()?, *wanted)))
+            .filter_map(|(pattern, wanted)| Some((self.pool.automaton(*pattern).ok()?, *wanted)))
             .collect::<Vec<_>>();
         let made = product::product(&parts).map(Rc::new);
         let arrows = made.as_ref().map_or(product::ARROWS_MAX, |made| made.arrow_count());
