@@ -1,7 +1,8 @@
-use promethean_event::{EventId, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::spec::ReplaySpec;
+use crate::projection::Position;
 
 /// How a job stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,19 @@ pub struct Refused {
     pub id: EventId,
     /// Why.
     pub why: String,
+}
+
+/// Refused events that are told; all are counted.
+const REFUSALS_MAX: usize = 16;
+
+impl Refused {
+    /// Adds an event to those that are told, if there is room.
+    pub(super) fn note(told: &mut Vec<Self>, event: &Event, why: String) {
+        if told.len() < REFUSALS_MAX {
+            let position = Position::of(event).to_string();
+            told.push(Self { position, id: event.id, why });
+        }
+    }
 }
 
 /// What is kept of a job.

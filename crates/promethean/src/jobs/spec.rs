@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::dead_letter::REPLAY_FOR;
 use crate::expression::{EVENT_NAMES, EventValues, Formula, FormulaError};
+use crate::projection::Position;
 use promethean_event::SCHEMA_VERSION;
 
 /// Whether an event is wanted.
@@ -205,7 +206,7 @@ impl Compiled {
     /// The same for the same source, target and map: a second run adds nothing.
     fn id_of(&self, event: &Event) -> EventId {
         let map = self.spec.map.as_deref().unwrap_or_default();
-        let place = format!("{}/{}/{}", event.topic, event.partition.get(), event.offset);
+        let place = Position::of(event);
         let name = format!("{}\n{place}\n{}\n{map}", self.spec.to, event.id);
         EventId::derived("promethean replay", name.as_bytes())
     }

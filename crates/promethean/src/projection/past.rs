@@ -15,7 +15,7 @@ use super::position::Position;
 use super::stamp::{Order, Stamp, Write};
 use super::views::Projection;
 use crate::as_of::{AsOfError, History, Moment, Subject};
-use crate::store::{KeyQuery, Lane, PageLimit, Read, ReadError, Stored};
+use crate::store::{KeyQuery, Lane, ReadError, Stored, event_at};
 
 /// A document at a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -193,9 +193,7 @@ impl Projection {
         };
         let Position { partition, offset, .. } = document.position;
         let lane = Lane { topic: entry.id, partition };
-        let limit = PageLimit { events: 1, bytes: 1 };
-        let page = self.site.bus.store().read(Read::From { lane, from: offset, limit }).await?;
-        Ok(page.events.into_iter().find(|stored| stored.event.offset == offset))
+        event_at(&**self.site.bus.store(), lane, offset).await
     }
 
     /// A document as it would be if its event had been of another version of its schema.
