@@ -1,8 +1,7 @@
-use promethean_event::{Event, EventId, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Position, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::spec::ReplaySpec;
-use crate::projection::Position;
 
 /// How a job stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 use std::fmt;
 
-use promethean_event::{Event, EventId, GroupName, NewEvent, Pattern, Payload, Topic};
+use promethean_event::{
+    Event, EventId, GroupName, NewEvent, Pattern, Payload, Position, SCHEMA_VERSION, Topic,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::dead_letter::REPLAY_FOR;
 use crate::expression::{EVENT_NAMES, EventValues, Formula, FormulaError};
-use crate::projection::Position;
-use promethean_event::SCHEMA_VERSION;
 
 /// Whether an event is wanted.
 pub type EventFilter = Box<dyn Fn(&Event) -> bool + Send + Sync>;

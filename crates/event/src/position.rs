@@ -1,8 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use promethean_event::{Event, Offset, Partition, Topic};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Event, Offset, Partition, Topic};
 
 /// Where an event stands: `topic/partition/offset`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
