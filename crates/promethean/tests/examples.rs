@@ -22,4 +22,5 @@ course! {
     partitions = "../examples/4-partitions.rs",
     outbox = "../examples/5-outbox.rs",
     typed_topics = "../examples/6-typed-topics.rs",
+    transactional_projection = "../examples/7-transactional-projection.rs",
 }
