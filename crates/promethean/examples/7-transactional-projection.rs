@@ -56,7 +56,7 @@ fn statistics() -> TransactionalProjection {
             stats.seen += 1;
             stats.last_ts = event.ts.millis();
             tx.put("host_stats", &state.host, &stats)?;
-            if stats.seen % 2 == 0 {
+            if stats.seen.is_multiple_of(2) {
                 // Its id is made of where the event stands: done again, it adds nothing.
                 tx.emit(&HostMilestone { host: state.host, seen: stats.seen })?;
             }
