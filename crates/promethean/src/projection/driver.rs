@@ -153,8 +153,20 @@ impl Driver {
         }
     }
 
+    /// A topic that was removed has nothing more to read, and one that was made anew is another one.
+    pub(crate) fn topics_are_the_same(&self) -> Result<(), ProjectionError> {
+        let topics = self.bus.topics();
+        let gone = self.cursors.values().find(|cursor| topics.by_id(cursor.lane.topic).is_none());
+        gone.map_or(Ok(()), |cursor| Err(ProjectionError::TopicReplaced(cursor.topic.clone())))
+    }
+
     /// A start beyond the end is a log that is not the one the views were made from.
     fn explained(&self, error: ProjectionError) -> ProjectionError {
+        if let (ProjectionError::Read(ReadError::UnknownLane), Err(replaced)) =
+            (&error, self.topics_are_the_same())
+        {
+            return replaced;
+        }
         match (&error, self.definition.topics.first()) {
             (ProjectionError::Read(ReadError::BeyondEnd { .. }), Some(topic)) => {
                 ProjectionError::Ahead(topic.clone())
