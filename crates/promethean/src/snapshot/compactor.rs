@@ -330,7 +330,7 @@ impl Drop for Compacting {
 }
 
 /// How far the snapshot of a topic reaches, by partition; nothing if there is none.
-pub(super) async fn reaches(
+pub(crate) async fn reaches(
     bus: &Bus,
     source: &TopicEntry,
 ) -> Result<HashMap<Partition, Offset>, ReadError> {

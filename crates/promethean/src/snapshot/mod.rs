@@ -11,6 +11,8 @@ mod compactor;
 
 mod following;
 
+mod kept;
+
 mod paging;
 
 use promethean_event::{Event, Offset, Partition, Topic, TopicError};
@@ -18,8 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::TopicEntry;
 
+pub(crate) use compactor::reaches;
 pub use compactor::{Compacted, Compacting, Compactor, CompactorError};
 pub use following::{Followed, Following};
+pub(crate) use kept::{Before, Kept, as_in_source, kept_before};
 pub use paging::SnapshotPage;
 
 /// What a snapshot's topic ends with.
