@@ -4,9 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Method, header};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -67,6 +68,30 @@ impl Http {
         Self { route, idle: Mutex::new(None) }
     }
 
+    /// Asks for an answer that comes line by line, over a connection of its own.
+    pub(crate) async fn lines(&self, ask: Ask) -> Result<Lines, GroupError> {
+        let answering = async {
+            let token = self.route.credential.get().await?;
+            let mut connection = self.connect().await?;
+            self.answer(&mut connection, &ask, token.as_deref()).await
+        };
+        let answer = match timeout(Duration::from_millis(HTTP_MS), answering).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(self.unreachable("no answer in time").into()),
+        };
+        let status = answer.status();
+        let mut lines = Lines { body: answer.into_body(), here: BytesMut::new() };
+        if status.is_success() {
+            return Ok(lines);
+        }
+        // A refusal is one document.
+        let mut problem = Vec::new();
+        while let Some(line) = lines.next().await? {
+            problem.extend_from_slice(&line);
+        }
+        Err(socket::problem(status.as_u16(), &problem).into())
+    }
+
     /// Asks, and reads the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, GroupError> {
         let body = match timeout(Duration::from_millis(HTTP_MS), self.fetch(&ask)).await {
@@ -87,12 +112,17 @@ impl Http {
                 answered => return answered,
             }
         }
+        let connection = self.connect().await?;
+        self.fetch_over(connection, ask, token.as_deref()).await
+    }
+
+    async fn connect(&self) -> Result<Connection, GroupError> {
         let stream = socket::stream(&self.route.address, self.route.tls.as_ref()).await?;
         let shaken = handshake(TokioIo::new(stream)).await;
         let (connection, driver) = shaken.map_err(|error| self.unreachable(&error.to_string()))?;
         // Whoever asks hears of what goes wrong with it.
         tokio::spawn(driver);
-        self.fetch_over(connection, ask, token.as_deref()).await
+        Ok(connection)
     }
 
     async fn fetch_over(
@@ -101,6 +131,23 @@ impl Http {
         ask: &Ask,
         token: Option<&str>,
     ) -> Result<Bytes, GroupError> {
+        let answer = self.answer(&mut connection, ask, token).await?;
+        let status = answer.status();
+        let failed = |error: hyper::Error| self.unreachable(&error.to_string());
+        let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();
+        *self.idle.lock().await = Some(connection);
+        if !status.is_success() {
+            return Err(socket::problem(status.as_u16(), &body).into());
+        }
+        Ok(body)
+    }
+
+    async fn answer(
+        &self,
+        connection: &mut Connection,
+        ask: &Ask,
+        token: Option<&str>,
+    ) -> Result<http::Response<Incoming>, GroupError> {
         let mut request = http::Request::builder()
             .method(ask.method.clone())
             .uri(&ask.target)
@@ -114,14 +161,7 @@ impl Http {
             .body(Full::new(ask.body.clone()))
             .map_err(|error| self.unreachable(&error.to_string()))?;
         let failed = |error: hyper::Error| self.unreachable(&error.to_string());
-        let answer = connection.send_request(request).await.map_err(failed)?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();
-        *self.idle.lock().await = Some(connection);
-        if !status.is_success() {
-            return Err(socket::problem(status.as_u16(), &body).into());
-        }
-        Ok(body)
+        Ok(connection.send_request(request).await.map_err(failed)?)
     }
 
     fn unreachable(&self, why: &str) -> ConnectError {
@@ -133,4 +173,41 @@ impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http").field("route", &self.route).finish_non_exhaustive()
     }
+}
+
+/// An answer that comes line by line. The server waits while nobody reads.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    body: Incoming,
+    here: BytesMut,
+}
+
+impl Lines {
+    /// The next line, without its end; `None` after the last. A piece that does not come in time is
+    /// an error.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, GroupError> {
+        let mut looked_at = 0;
+        loop {
+            let found = self.here.iter().skip(looked_at).position(|&byte| byte == b'\n');
+            if let Some(end) = found {
+                let line = self.here.split_to(looked_at + end + 1).freeze();
+                return Ok(Some(line.slice(..line.len() - 1)));
+            }
+            looked_at = self.here.len();
+            let frame = timeout(Duration::from_millis(HTTP_MS), self.body.frame()).await;
+            match frame {
+                Err(_) => return Err(broken("the next piece did not come in time")),
+                Ok(Some(Err(error))) => return Err(broken(&error.to_string())),
+                Ok(Some(Ok(frame))) => {
+                    self.here.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+                }
+                Ok(None) if self.here.is_empty() => return Ok(None),
+                Ok(None) => return Ok(Some(self.here.split().freeze())),
+            }
+        }
+    }
+}
+
+pub(crate) fn broken(why: &str) -> GroupError {
+    GroupError::NotUnderstood(format!("it broke off: {why}"))
 }

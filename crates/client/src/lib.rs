@@ -75,6 +75,14 @@ mod groups;
 
 mod reading;
 
+mod following;
+
+mod views;
+
+mod past;
+
+mod trace;
+
 mod dead_letter;
 
 mod clock;
@@ -92,8 +100,10 @@ pub use error::{
     AckError, ConnectError, DeadLetterError, GroupError, GroupFailure, PublishError, ReadError,
     Refusal,
 };
+pub use following::{Followed, Following};
 pub use machine::{Gap, State};
 pub use options::Connect;
+pub use past::{Blame, Change, EventRef, History, Moment, Past, PastScan, PastStep};
 pub use promethean_event as event;
 pub use promethean_event::{
     DeadLetter, DeadLetterQuery, DeadLetterState, Failure, FromEvent, GroupLag, Move, NotOfType,
@@ -106,3 +116,5 @@ pub use subscribe::{
     Answer, Consumer, Delivered, Mode, Ordered, Park, Reads, Subscribe, Subscription,
 };
 pub use tail::{Tail, TailWish, Tailed};
+pub use trace::{Trace, TraceNode, TraceWish, TracedEvent};
+pub use views::{Document, DocumentPage, Views, Wanted};

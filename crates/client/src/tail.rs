@@ -66,6 +66,12 @@ impl TailWish {
         self
     }
 
+    /// In all that can be said on the wire.
+    pub(crate) fn with(mut self, opts: SubscribeOpts) -> Self {
+        self.opts = opts;
+        self
+    }
+
     /// Only events of which a CEL expression is true, such as `payload.cpu_pct > 90`.
     pub fn filter_by(mut self, expression: &str) -> Self {
         self.opts.filter = Some(expression.to_owned());

@@ -77,6 +77,11 @@ impl Headers {
         result
     }
 
+    /// Takes a header out; nothing happens if it is not there.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| &**known != name);
+    }
+
     /// The value of a header.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|&(known, _)| known == name).map(|(_, value)| value)

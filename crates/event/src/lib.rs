@@ -34,6 +34,8 @@ mod partition;
 
 mod offset;
 
+mod position;
+
 mod start;
 
 mod cursor;
@@ -66,6 +68,7 @@ pub use offset::{Offset, Seq};
 pub use partition::{Partition, PartitionCount, PartitionCountError};
 pub use pattern::{Pattern, PatternError};
 pub use payload::Payload;
+pub use position::{Position, PositionError};
 pub use replay::Replay;
 pub use start::Start;
 pub use timestamp::Timestamp;

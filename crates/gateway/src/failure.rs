@@ -218,7 +218,7 @@ impl From<CutOverError> for Rejection {
 impl From<ViewError> for Rejection {
     fn from(error: ViewError) -> Self {
         let code = match &error {
-            ViewError::UnknownView(_) => Code::BadRequest,
+            ViewError::UnknownView(_) | ViewError::NotRead(_) => Code::BadRequest,
             ViewError::Running(_) | ViewError::Taken { .. } | ViewError::Rebuilding(_) => {
                 Code::Conflict
             }

@@ -3,7 +3,8 @@
 use promethean_event::{Event, Key, Offset, Partition, Payload, Timestamp, Topic};
 
 use crate::bus::Bus;
-use crate::store::{KeyQuery, Lane, ReadError, Stored, TopicEntry};
+use crate::snapshot::{Before, Kept, kept_before};
+use crate::store::{KeyQuery, Lane, ReadError, Stored, TopicDefinition, TopicEntry};
 
 /// Events of one key that are folded at most. More is an error, never a cut.
 pub const AS_OF_EVENTS_MAX: usize = 100_000;
@@ -49,6 +50,8 @@ pub enum AsOf<T> {
         first: Option<Box<Stored>>,
         /// The first offset of its partition that is kept.
         starts_at: Offset,
+        /// That partition.
+        partition: Partition,
     },
 }
 
@@ -90,6 +93,8 @@ pub(crate) struct Subject {
     start: Offset,
     /// The offset after the last one that counts.
     pub(crate) end: Offset,
+    /// The same, for what the topic's snapshot has.
+    before: Before,
     /// Everything that was appended after this may not have been compacted yet.
     compacted_until: Option<Timestamp>,
 }
@@ -102,7 +107,8 @@ impl Subject {
 }
 
 impl Bus {
-    /// A key as it was, in a topic whose events are whole states.
+    /// A key as it was, in a topic whose events are whole states. What the topic has lost is taken
+    /// from its snapshot, if it has one: `event` is then that of the snapshot.
     pub async fn as_of(
         &self,
         topic: &Topic,
@@ -121,6 +127,13 @@ impl Bus {
         loop {
             let history = self.history_of(&subject, max).await?;
             let found = history.events.into_iter().find(|s| s.event.offset < subject.end);
+            if found.is_none()
+                && history.is_whole
+                && let Some(Kept { stored, is_complete, .. }) = self.kept(&subject).await?
+            {
+                let value = stored.event.payload.clone();
+                return Ok(state_of(stored, value, is_complete));
+            }
             if found.is_some() || history.is_whole {
                 return self.answer(&subject, found, |stored| stored.event.payload.clone()).await;
             }
@@ -140,6 +153,17 @@ impl Bus {
         moment: Moment,
         reduce: impl Fn(Option<T>, &Event) -> Result<Option<T>, String>,
     ) -> Result<AsOf<T>, AsOfError> {
+        Ok(self.as_of_folded(topic, key, moment, reduce).await?.0)
+    }
+
+    /// The same, with the events that it was folded from, in their order.
+    pub async fn as_of_folded<T: Clone>(
+        &self,
+        topic: &Topic,
+        key: &Key,
+        moment: Moment,
+        reduce: impl Fn(Option<T>, &Event) -> Result<Option<T>, String>,
+    ) -> Result<(AsOf<T>, Vec<Stored>), AsOfError> {
         let subject = self.subject(topic, key, moment).await?;
         let mut events = self.whole_history(&subject).await?.events;
         match moment {
@@ -159,13 +183,24 @@ impl Bus {
         }
         // A fold is whole only if nothing can have been taken from it.
         let is_complete = subject.compacted_until.is_none() && subject.start == Offset::ZERO;
-        match (state, events.pop()) {
-            (Some(value), Some(event)) => {
-                Ok(AsOf::State { value, event: Box::new(event), is_complete })
-            }
-            (None, Some(event)) => Ok(AsOf::Deleted { event: Box::new(event), is_complete }),
-            (_, None) => self.nothing(&subject).await,
+        let last = events.last().cloned().map(Box::new);
+        let folded = match (state, last) {
+            (Some(value), Some(event)) => AsOf::State { value, event, is_complete },
+            (None, Some(event)) => AsOf::Deleted { event, is_complete },
+            (_, None) => self.nothing(&subject).await?,
+        };
+        Ok((folded, events))
+    }
+
+    /// The nearest state of a key before the end that its topic's snapshot has, where the topic
+    /// itself may have lost it.
+    pub(crate) async fn kept(&self, subject: &Subject) -> Result<Option<Kept>, ReadError> {
+        if !subject.may_be_gone() {
+            return Ok(None);
         }
+        let is_compacted = subject.compacted_until.is_some();
+        let needed = if is_compacted { subject.end } else { subject.end.min(subject.start) };
+        kept_before(self, &subject.entry, &subject.key, (subject.before, needed)).await
     }
 
     /// All keys of a topic as they were, by key, after a key; no more than so many. Keys that had
@@ -219,12 +254,17 @@ impl Bus {
         if end > bounds.next {
             return Err(ReadError::BeyondEnd { wanted: end, next: bounds.next }.into());
         }
-        let now = self.inner.groups.site().clock.now();
-        let compacted_until = entry.definition.cleaning.compaction.map(|compaction| {
-            Timestamp::from_millis(now.millis().saturating_sub(compaction.age_ms_min))
-        });
+        let compacted_until = self.compacted_until(&entry.definition);
         let key = key.clone();
-        Ok(Subject { entry, lane, key, start: bounds.start, end, compacted_until })
+        let before = Before::new(moment, end, bounds.start);
+        Ok(Subject { entry, lane, key, start: bounds.start, end, before, compacted_until })
+    }
+
+    /// Everything that was appended after this has not been compacted yet; `None` if nothing is.
+    pub(crate) fn compacted_until(&self, definition: &TopicDefinition) -> Option<Timestamp> {
+        let now = self.inner.groups.site().clock.now();
+        let before = |age_ms| Timestamp::from_millis(now.millis().saturating_sub(age_ms));
+        definition.cleaning.compaction.map(|compaction| before(compaction.age_ms_min))
     }
 
     /// A time becomes a place once, and only places are compared: two events of one millisecond
@@ -297,7 +337,8 @@ impl Bus {
         }
         let history = self.whole_history(subject).await?;
         let first = history.events.into_iter().next_back().map(Box::new);
-        Ok(AsOf::BeforeHistory { first, starts_at: subject.start })
+        let partition = subject.lane.partition;
+        Ok(AsOf::BeforeHistory { first, starts_at: subject.start, partition })
     }
 }
 

@@ -3,6 +3,7 @@
 use promethean::Bus;
 use promethean::causality::{Causes, TraceWish};
 use promethean::event::{EventId, NewEvent, Payload, Timestamp, Topic};
+use promethean::store::TopicDefinition;
 
 const ALL: TraceWish = TraceWish { up: true, down: true, depth: 100, events: 1_000 };
 
@@ -53,4 +54,56 @@ async fn causes_and_effects_are_found_in_both_directions() {
     let f = publish(&bus, "three", &[e]).await;
     let trace = causes.trace(a, ALL, &all).await.unwrap().unwrap();
     assert_eq!(trace.nodes.last().map(|node| (node.id, node.depth)), Some((f, 4)));
+}
+
+/// Rows of the file, where nothing of what they speak of may be left.
+fn rows(folder: &std::path::Path, table: &str) -> u64 {
+    let connection = rusqlite::Connection::open(folder.join("causes.db")).unwrap();
+    let sql = format!("SELECT count(*) FROM {table}");
+    connection.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap().into()
+}
+
+/// The index would otherwise grow for ever beside a log that does not.
+#[tokio::test]
+async fn effects_that_were_cleaned_or_whose_topic_was_removed_are_forgotten() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let bus = Bus::memory();
+    let causes = Causes::open(&bus, folder.path().join("causes.db")).await.unwrap();
+    let mut kept_short = TopicDefinition::new(Topic::new("short").unwrap());
+    bus.define(kept_short.clone()).await.unwrap();
+    let cause = publish(&bus, "cause", &[]).await;
+    for _ in 0..3 {
+        publish(&bus, "short", &[cause]).await;
+        publish(&bus, "gone", &[cause]).await;
+    }
+    let stays = publish(&bus, "stays", &[cause]).await;
+    causes.catch_up().await.unwrap();
+    assert_eq!((rows(folder.path(), "effects"), rows(folder.path(), "cursors")), (7, 4));
+
+    // Nothing of it may be as old as it is, and its newest event is the one that stays.
+    kept_short.cleaning.bytes_max = Some(1);
+    bus.define(kept_short).await.unwrap();
+    bus.store().clean(Vec::new()).await.unwrap();
+    let short = bus.topics().get(&Topic::new("short").unwrap()).unwrap().clone();
+    let mut left = 0;
+    for lane in short.lanes() {
+        let bounds = bus.store().bounds(lane).await.unwrap();
+        left += bounds.next.get() - bounds.start.get();
+    }
+    assert!(left < 3, "cleaning has left {left}");
+    bus.remove_topic(&Topic::new("gone").unwrap()).await.unwrap();
+    causes.catch_up().await.unwrap();
+    assert_eq!((rows(folder.path(), "effects"), rows(folder.path(), "cursors")), (left + 1, 3));
+    let all = |_: &Topic| true;
+    let trace = causes.trace(cause, ALL, &all).await.unwrap().unwrap();
+    assert_eq!(trace.nodes.len() as u64, 2 + left);
+    assert!(trace.nodes.iter().any(|node| node.id == stays));
+
+    // A process that comes later finds the same, and a topic of the same name begins anew.
+    drop(causes);
+    let causes = Causes::open(&bus, folder.path().join("causes.db")).await.unwrap();
+    let again = publish(&bus, "gone", &[cause]).await;
+    let trace = causes.trace(cause, ALL, &all).await.unwrap().unwrap();
+    assert_eq!(trace.nodes.len() as u64, 3 + left);
+    assert!(trace.nodes.iter().any(|node| node.id == again));
 }

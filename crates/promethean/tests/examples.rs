@@ -22,4 +22,5 @@ course! {
     partitions = "../../../examples/rust/4-partitions.rs",
     outbox = "../../../examples/rust/5-outbox.rs",
     typed_topics = "../../../examples/rust/6-typed-topics.rs",
+    transactional_projection = "../../../examples/rust/7-transactional-projection.rs",
 }

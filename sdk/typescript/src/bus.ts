@@ -26,6 +26,7 @@ import {
   type Topic,
   validated,
 } from "./topic.js";
+import { type Trace, type TraceOptions, trace } from "./trace.js";
 import { Views } from "./views.js";
 import { pollUntil } from "./waiting.js";
 
@@ -175,6 +176,11 @@ export class Bus implements AsyncDisposable {
     options: TailOptions = {},
   ): AsyncGenerator<Followed<PayloadOf<S>>> {
     return follow(this.#connection, this.#http, source, options);
+  }
+
+  /** The causes of an event and its effects, of topics that may be read. */
+  trace(id: string, options: TraceOptions = {}): Promise<Trace> {
+    return trace(this.#http, id, options);
   }
 
   /** Events as they are stored, without a group and without acks. */

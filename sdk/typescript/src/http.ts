@@ -16,8 +16,66 @@ export interface HttpWish {
   body?: unknown;
 }
 
+/** Asks for an answer of lines of JSON, and gives them as they come. The server waits for a slow reader. */
+export async function* askLines(options: HttpOptions, wish: HttpWish): AsyncGenerator<unknown> {
+  const leaving = new AbortController();
+  // Of the first answer only: what is read slowly may take its time.
+  const timer = setTimeout(() => leaving.abort(), HTTP_MS);
+  try {
+    const answer = await request(options, wish, leaving.signal);
+    clearTimeout(timer);
+    if (!answer.ok) {
+      throw problemError(answer.status, await answer.text());
+    }
+    let rest = "";
+    for await (const piece of pieces(options, answer)) {
+      const lines = (rest + piece).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        yield JSON.parse(line);
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+    leaving.abort();
+  }
+}
+
+async function* pieces(options: HttpOptions, answer: Response): AsyncGenerator<string> {
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      const piece = await reader?.read();
+      if (piece === undefined || piece.done) {
+        return;
+      }
+      yield piece.value;
+    }
+  } catch (cause) {
+    throw new PromError("unreachable", `the answer from ${options.base} broke off`, { cause });
+  }
+}
+
 /** Asks, and reads the answer. Refusals are problem documents, and become errors with their code. */
 export async function ask(options: HttpOptions, wish: HttpWish): Promise<unknown> {
+  const answer = await request(options, wish, AbortSignal.timeout(HTTP_MS));
+  let text: string;
+  try {
+    text = await answer.text();
+  } catch (cause) {
+    throw new PromError("unreachable", `no answer from ${options.base}`, { cause });
+  }
+  if (!answer.ok) {
+    throw problemError(answer.status, text);
+  }
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+async function request(
+  options: HttpOptions,
+  wish: HttpWish,
+  signal: AbortSignal,
+): Promise<Response> {
   const url = new URL(wish.path, options.base);
   for (const [name, value] of Object.entries(wish.query ?? {})) {
     for (const one of [value ?? []].flat()) {
@@ -32,24 +90,17 @@ export async function ask(options: HttpOptions, wish: HttpWish): Promise<unknown
   const init: RequestInit = {
     method: wish.method ?? "GET",
     headers,
-    signal: AbortSignal.timeout(HTTP_MS),
+    signal,
   };
   if (wish.body !== undefined) {
     headers["content-type"] = "application/json";
     init.body = JSON.stringify(wish.body);
   }
-  let answer: Response;
-  let text: string;
   try {
-    answer = await fetch(url, init);
-    text = await answer.text();
+    return await fetch(url, init);
   } catch (cause) {
     throw new PromError("unreachable", `no answer from ${options.base}`, { cause });
   }
-  if (!answer.ok) {
-    throw problemError(answer.status, text);
-  }
-  return text === "" ? undefined : JSON.parse(text);
 }
 
 /** The error that a problem document describes. */

@@ -25,7 +25,17 @@ export type { ConsumeOptions, From, GroupOptions, TailOptions } from "./subscrib
 export { Tail } from "./tail.js";
 export { type PayloadOf, type Source, type Topic, topic, UnreadablePayload } from "./topic.js";
 
-export type { Change, DocumentHead, EventRef, Moment, Past, ViewDocument, Views } from "./views.js";
+export type { Trace, TraceNode, TraceOptions } from "./trace.js";
+export type {
+  Change,
+  DocumentHead,
+  EventRef,
+  Moment,
+  Past,
+  Told,
+  ViewDocument,
+  Views,
+} from "./views.js";
 
 /** Connects to a server. Fails if there is none in time; later losses are mended by themselves. */
 export async function connect(options: ConnectOptions = {}): Promise<Bus> {

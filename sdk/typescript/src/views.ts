@@ -1,4 +1,5 @@
-import { ask, type HttpOptions } from "./http.js";
+import { PromError } from "./error.js";
+import { ask, askLines, type HttpOptions } from "./http.js";
 
 /** What every document of a view has, besides its own members. */
 export interface DocumentHead {
@@ -23,15 +24,28 @@ export interface EventRef {
 }
 
 /** A document at a moment, or why there is none. */
-export interface Past<T = Record<string, unknown>> {
+export interface Past<T = ViewDocument> {
   view: string;
   key: string;
   outcome: "document" | "deleted" | "never_existed" | "before_history";
-  document?: ViewDocument<T>;
-  /** The events that it was built from. */
+  document?: T;
+  /** The events that it was built from, the last one last; the newest hundred of them. */
   events?: EventRef[];
-  /** False if events in between may have been compacted away. */
+  /** How many events were folded, where that is not one. */
+  folded?: number;
+  /** False if events in between may be gone. */
   complete?: boolean;
+  /** With `before_history`: the first place that is kept, and the key's first event there. */
+  history_starts_at?: { position: string; first_of_key: EventRef | null };
+}
+
+/** By which times a moment is told. */
+export interface Told {
+  /**
+   * `append` is what was known then; `event` what had happened by then, as it is known today.
+   * Default: `append`.
+   */
+  by?: "append" | "event";
 }
 
 /** One change of a document, with the event behind it. */
@@ -87,15 +101,72 @@ export class Views {
     } while (page !== undefined);
   }
 
-  /** The document of a key at an earlier moment. */
-  async at<T = Record<string, unknown>>(view: string, key: string, at: Moment): Promise<Past<T>> {
-    const query = { at: moment(at) };
+  /** The document of a key at an earlier moment, in a version of the topic's schema if one is named. */
+  async at<T = Record<string, unknown>>(
+    view: string,
+    key: string,
+    at: Moment,
+    options: Told & { version?: number } = {},
+  ): Promise<Past<ViewDocument<T>>> {
+    const query = { at: moment(at), ...options };
+    return (await ask(this.#http, { path: path(view, "at", key), query })) as Past<ViewDocument<T>>;
+  }
+
+  /**
+   * The events of a key up to a moment, folded by a CEL expression over `state`, which is null at first,
+   * and the event: `state == null ? payload.n : state + payload.n`.
+   */
+  async reduce<T = unknown>(
+    view: string,
+    key: string,
+    at: Moment,
+    expression: string,
+    options: Told & { version?: number } = {},
+  ): Promise<Past<T>> {
+    const query = { at: moment(at), reduce: expression, ...options };
     return (await ask(this.#http, { path: path(view, "at", key), query })) as Past<T>;
   }
 
+  /**
+   * All documents of a view at an earlier time, as they come, in no order that means anything. If what
+   * some keys were is not kept any more, that is told to `onIncomplete` at the end, or is an error.
+   */
+  async *atAll<T = Record<string, unknown>>(
+    view: string,
+    at: Moment,
+    options: Told & { onIncomplete?: (unknown: number) => void } = {},
+  ): AsyncGenerator<ViewDocument<T>> {
+    const query = { at: moment(at), by: options.by };
+    for await (const line of askLines(this.#http, { path: path(view, "at"), query })) {
+      const { end, ...document } = line as { end?: ScanEnd };
+      if (end === undefined) {
+        yield document as ViewDocument<T>;
+        continue;
+      }
+      if (end.error !== undefined) {
+        throw new PromError("unreachable", `the answer broke off: ${end.error}`);
+      }
+      if (!end.complete && options.onIncomplete === undefined) {
+        const text = `not complete: of ${end.before_history} keys nothing is kept, or of more`;
+        throw new PromError("gap", text);
+      }
+      if (!end.complete) {
+        options.onIncomplete?.(end.before_history);
+      }
+      return;
+    }
+    throw new PromError("unreachable", "the answer broke off before its last line");
+  }
+
   /** What has changed between two moments. */
-  async diff(view: string, key: string, from: Moment, to: Moment = "now"): Promise<Change[]> {
-    const query = { from: moment(from), to: moment(to) };
+  async diff(
+    view: string,
+    key: string,
+    from: Moment,
+    to: Moment = "now",
+    options: Told = {},
+  ): Promise<Change[]> {
+    const query = { from: moment(from), to: moment(to), ...options };
     const answer = await ask(this.#http, { path: path(view, "diff", key), query });
     return (answer as { patch: Change[] }).patch;
   }
@@ -120,6 +191,13 @@ export class Views {
     const answer = await ask(this.#http, { path: path(view, "history", key), query });
     return (answer as { steps: never[] }).steps;
   }
+}
+
+/** The last line of a whole view. */
+interface ScanEnd {
+  complete: boolean;
+  before_history: number;
+  error?: string;
 }
 
 function path(view: string, resource: string, key?: string): string {

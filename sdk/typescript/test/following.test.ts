@@ -109,5 +109,44 @@ test("views are read, and looked back at", async () => {
     }
     assert.deepEqual(listed, ["k"]);
     await assert.rejects(h.bus.views.get("nothing", "k"), { code: "bad_request" });
+
+    const sum = "state == null ? payload.pid : state + payload.pid";
+    const folded = await h.bus.views.reduce<number>("processes", "k", position(second), sum);
+    assert.deepEqual([folded.document, folded.folded, folded.events?.length], [3, 2, 2]);
+    const never = await h.bus.views.at("processes", "nobody", new Date(), { by: "event" });
+    assert.equal(never.outcome, "never_existed");
+    for (let n = 0; n < 2_000; n += 1) {
+      await h.bus.publish("process.state", { host: "b", pid: n }, { key: `p${n % 1_500}` });
+    }
+    const keys = new Set<string>();
+    for await (const document of h.bus.views.atAll("processes", "now")) {
+      keys.add(document._key);
+    }
+    assert.equal(keys.size, 1_501);
+    // Whoever has seen enough leaves.
+    for await (const document of h.bus.views.atAll("processes", "now")) {
+      assert.ok(document._pos.startsWith("process.state/"));
+      break;
+    }
+    await assert.rejects(h.bus.views.atAll("nothing", "now").next(), { code: "bad_request" });
+  });
+});
+
+test("what led to what is told", async () => {
+  await withManifest(async (h) => {
+    const cause = await h.bus.publish("beat", {});
+    const effect = await h.bus.publish("alert.raised", {}, { causedBy: [cause.id] });
+    const trace = await h.bus.trace(effect.id);
+    assert.deepEqual(
+      trace.events.map(({ id, depth }) => [id, depth]),
+      [
+        [cause.id, -1],
+        [effect.id, 0],
+      ],
+    );
+    assert.ok(trace.complete);
+    const down = await h.bus.trace(cause.id, { direction: "down", depth: 1 });
+    assert.deepEqual(down.events[0]?.effects, [effect.id]);
+    assert.equal(down.events[1]?.event?.topic, "alert.raised");
   });
 });

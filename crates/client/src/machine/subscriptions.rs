@@ -93,12 +93,14 @@ impl DeliveryReply {
 
 impl Machine {
     pub(super) fn subscribe(&mut self, key: SubKey, wish: SubscribeWish, out: &mut Vec<Effect>) {
+        // Where a tail is told to go on, it goes on as after a lost connection.
+        let told = wish.opts.after.iter().map(|c| ((c.topic.clone(), c.partition), c.next));
         let sub = Sub {
+            after: told.collect(),
             number: None,
             leases: Leases::new(wish.lease_ms),
             owed: 0,
             unread: 0,
-            after: BTreeMap::new(),
             epoch: None,
             flow: Flow::Running,
             has_joined: false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use promethean::Bus;
 use promethean::causality::Causes;
 use promethean::event::{EventId, Key, NewEvent, Payload, Timestamp, Topic};
-use promethean::projection::{Changelog, Field, Transactional, View, Views};
+use promethean::projection::{Changelog, Field, ProjectionState, Transactional, View, Views};
 use promethean_gateway::{Access, Shelf};
 use serde_json::json;
 use tempfile::TempDir;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::server::{Answer, TestServer, tokens};
 
 const TOPIC: &str = "process.state";
+const LAST: &str = "process.state/0/1";
 
 struct Scene {
     server: TestServer,
@@ -102,6 +103,15 @@ async fn a_snapshot_has_a_tag_and_conditions_are_kept() {
 
     let weak = format!("W/{tag}");
     let listed = format!("\"other\", {weak}");
+    // How fresh it is: what came for others counts (pitfall 149).
+    assert_eq!(header(&first, "x-position"), "process.state/0/0");
+    scene.publish("dev:2", r#"{"host":"dev","pid":2}"#).await;
+    let fresh = scene.get(path, &[]).await;
+    assert_eq!((header(&fresh, "etag"), header(&fresh, "x-position")), (tag.clone(), LAST.into()));
+    let list = scene.get("/views/processes/list", &[]).await;
+    assert_eq!(header(&list, "x-position"), LAST);
+    assert!(header(&list, "vary").contains("authorization"));
+
     for known in [tag.as_str(), &weak, &listed, "*"] {
         for method in ["GET", "HEAD"] {
             let same = scene.server.send(method, path, &[("if-none-match", known)], b"").await;
@@ -109,6 +119,7 @@ async fn a_snapshot_has_a_tag_and_conditions_are_kept() {
             assert_eq!(header(&same, "etag"), tag);
             assert_eq!(header(&same, "cache-control"), "private, max-age=5");
             assert!(!header(&same, "vary").is_empty());
+            assert_eq!(header(&same, "x-position"), LAST);
         }
     }
     assert_eq!(scene.get(path, &[("if-none-match", "\"other\"")]).await.status, 200);
@@ -119,15 +130,20 @@ async fn a_snapshot_has_a_tag_and_conditions_are_kept() {
     }
     let gone = "/views/processes/snap/nobody";
     assert_eq!(scene.get(gone, &[]).await.status, 404);
-    assert_eq!(scene.get(gone, &[("if-match", "*")]).await.status, 412);
-    assert_eq!(scene.get(gone, &[("if-none-match", "*")]).await.status, 404);
+    // What would be refused without conditions is refused as that (RFC 9110, 13.2.1).
+    for condition in ["if-match", "if-none-match"] {
+        for tags in ["*", tag.as_str()] {
+            let missing = scene.get(gone, &[(condition, tags)]).await;
+            assert_eq!(missing.status, 404, "{condition}: {tags}");
+        }
+    }
 
     scene.publish("dev:1", r#"{"host":"dev","pid":2}"#).await;
     let second = scene.get(path, &[("if-none-match", &tag)]).await;
     assert_eq!(second.status, 200);
     assert_ne!(header(&second, "etag"), tag);
     let counted = scene.get("/views/counts/snap/dev", &[]).await;
-    assert!(counted.body.ends_with("\"value\":2}"), "{}", counted.body);
+    assert!(counted.body.ends_with("\"value\":3}"), "{}", counted.body);
     assert_eq!(header(&counted, "cache-control"), "no-cache");
 }
 
@@ -154,6 +170,13 @@ async fn large_documents_are_compressed_for_those_who_ask() {
 async fn bad_questions_are_refused_with_what_is_allowed() {
     let scene = Scene::new().await;
     scene.publish("a", r#"{"host":"dev","pid":1}"#).await;
+    let other = NewEvent::new(
+        EventId::generate(),
+        Timestamp::from_millis(1),
+        Topic::new("other").unwrap(),
+        Payload::of(&1).unwrap(),
+    );
+    scene.server.bus.publish(other).await.unwrap();
     for (path, allowed) in [
         ("/views/nothing/snap/a", "processes"),
         ("/views/nothing/list", "counts"),
@@ -178,6 +201,10 @@ async fn bad_questions_are_refused_with_what_is_allowed() {
         ("/views/processes/snap/a?version=x", "version"),
         ("/views/processes/snap/a?min_position=x", "topic/partition/offset"),
         ("/views/processes/snap/a?min_position=none/0/0", "no topic none"),
+        ("/views/processes/snap/a?min_position=other/0/0", "does not read other/0/0"),
+        ("/views/processes/snap/a?min_position=process.state/7/0", "does not read"),
+        ("/views/processes/list?min_position=other/0/0", "does not read other/0/0"),
+        ("/views/processes/at?at=process.state/0/0", "of one key also a position"),
         ("/views/processes/snap/a?wait_ms=99999999", "30000"),
         ("/views/processes/snap/a?watch=0", "1 to 60"),
         ("/views/processes/snap/a?at=now&watch=1", "at or watch"),
@@ -264,7 +291,13 @@ async fn the_past_of_a_key() {
         .collect();
     assert_eq!(effects, ["delete", "put", "put"]);
     let reduced = "/views/processes/at/b?reduce=payload.host%2B%27!%27";
-    assert_eq!(scene.get(reduced, &[]).await.json()["document"], "dev!");
+    let reduced = scene.get(reduced, &[]).await.json();
+    assert_eq!((&reduced["document"], &reduced["folded"]), (&json!("dev!"), &json!(1)));
+    // All that it was folded from is told.
+    let counted = "/views/processes/at/a?at=process.state/0/1&reduce=state%3D%3Dnull?1:state%2B1";
+    let counted = scene.get(counted, &[]).await.json();
+    assert_eq!((&counted["document"], &counted["folded"]), (&json!(2), &json!(2)));
+    assert_eq!(counted["events"][1]["position"], second);
 
     let all = scene.get("/views/processes/at?at=now", &[]).await;
     let lines: Vec<&str> = all.body.lines().collect();
@@ -322,6 +355,23 @@ async fn one_reads_ones_own_writes_and_waits_for_others() {
     until("\"pid\":3}").await;
     scene.publish("a", "null").await;
     until("event: deleted").await;
+
+    // One who comes back is not told again what he knows.
+    let mut stream = tokio::net::TcpStream::connect(scene.server.at).await.unwrap();
+    let again = request.replacen("accept:", "last-event-id: none\r\naccept:", 1);
+    stream.write_all(again.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    while !heard.contains("\"pid\":4}") {
+        if heard.contains("\r\n\r\n") && !heard.contains("event:") {
+            scene.publish("a", r#"{"pid":4}"#).await;
+        }
+        let mut piece = [0; 4096];
+        let reading = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut piece));
+        let read = reading.await.unwrap().unwrap();
+        assert!(read > 0, "{heard}");
+        heard.push_str(&String::from_utf8_lossy(&piece[..read]));
+    }
+    assert!(!heard.contains("deleted"), "{heard}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -395,6 +445,35 @@ async fn a_failed_view_is_seen_and_goes_on_after_a_fix() {
     scene.views.keeper("processes").unwrap().caught_up().await.unwrap();
     assert_eq!(scene.get("/views/processes/snap/b", &[]).await.json()["pid"], 2);
     assert_eq!(scene.server.post("/views/processes/verify", "").await.json()["different"], 0);
+}
+
+/// A topic is removed under a view: that view has failed, and is shown as that among the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_whose_topic_is_gone_is_shown_as_failed() {
+    let scene = Scene::new().await;
+    scene.publish("a", r#"{"host":"h","pid":1}"#).await;
+    scene.server.bus.remove_topic(&Topic::new(TOPIC).unwrap()).await.unwrap();
+    let shown = scene.get("/views", &[]).await;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    // Another topic of the same name is not what the view was made of, and it says so.
+    let payload = Payload::of(&json!({"host": "h", "pid": 2})).unwrap();
+    let topic = Topic::new(TOPIC).unwrap();
+    let event = NewEvent::new(EventId::generate(), Timestamp::from_millis(1), topic, payload);
+    scene.server.bus.publish(event.with_key(Key::new("a").unwrap())).await.unwrap();
+    let projection = scene.views.keeper("processes").unwrap();
+    let mut progress = projection.watch();
+    let failing = progress.wait_for(|p| matches!(p.state, ProjectionState::Failed { .. }));
+    tokio::time::timeout(Duration::from_secs(20), failing).await.unwrap().unwrap();
+    let shown = scene.get("/views", &[]).await;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    let one = scene.get("/views/processes", &[]).await.json();
+    assert_eq!(one["state"], "failed");
+    assert!(one["error"].as_str().unwrap().contains("build them anew"), "{one}");
+    let metrics = scene.get("/metrics", &[]).await.body;
+    assert!(metrics.contains("promethean_projection_failed{projection=\"processes\"} 1"));
+    let rebuilt = scene.server.post("/views/processes/rebuild", "").await;
+    assert_eq!(rebuilt.status, 200, "{}", rebuilt.body);
+    assert_eq!(scene.get("/views/processes/snap/a", &[]).await.json()["pid"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

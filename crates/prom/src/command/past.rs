@@ -35,6 +35,9 @@ pub(crate) struct AtMoment {
     /// Fold all events of the key by this CEL expression over `state` and `payload` instead.
     #[arg(long, value_name = "CEL")]
     reduce: Option<String>,
+    /// In the form of this version of the topic's schema.
+    #[arg(long, value_name = "VERSION", conflicts_with = "all")]
+    reads: Option<u32>,
     #[command(flatten)]
     at: At,
 }
@@ -146,7 +149,8 @@ pub(crate) fn at(wish: AtMoment, output: &Output) -> anyhow::Result<Status> {
         let ask = Ask::get(path)
             .query("at", Some(time))
             .query("by", by(wish.by_event))
-            .query("reduce", wish.reduce.as_ref());
+            .query("reduce", wish.reduce.as_ref())
+            .query("version", wish.reads);
         let found = asked(&wish.at, ask).await?;
         output.record(&found, explained)?;
         let is_there = text_of(&found, "outcome") == "document";
@@ -161,7 +165,12 @@ fn explained(found: &Value) -> String {
     match text_of(found, "outcome") {
         "document" => {
             lines.push(found.get("document").map(pretty).unwrap_or_default());
-            lines.push(format!("built from {}", event(last)));
+            let others = found.get("folded").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
+            let others = match others {
+                0 => String::new(),
+                count => format!("{} events and ", output::grouped(count)),
+            };
+            lines.push(format!("built from {others}{}", event(last)));
         }
         "deleted" => lines.push(format!("deleted by {}", event(last))),
         "before_history" => {
@@ -206,9 +215,14 @@ async fn all(
         if lost > 0 {
             output
                 .progress(&format!("warning: of {lost} keys, what they were is not kept any more"));
-            return Ok(Status::Partial);
         }
-        return Ok(Status::Done);
+        if end.get("complete") == Some(&Value::Bool(true)) {
+            return Ok(Status::Done);
+        }
+        if lost == 0 {
+            output.progress("warning: keys may be missing of which nothing is kept any more");
+        }
+        return Ok(Status::Partial);
     }
     Err(Failure::new(Status::Unreachable, "the answer broke off before its end").into())
 }

@@ -14,6 +14,8 @@ mod same_program;
 
 mod secure;
 
+mod views;
+
 use promethean_client::Bus;
 use promethean_client::event::{EventId, NewEvent, Payload, Timestamp};
 

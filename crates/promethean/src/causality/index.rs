@@ -1,3 +1,4 @@
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use promethean_event::{EventId, Offset};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::bus::Bus;
-use crate::store::{Lane, PageLimit, Read, ReadError};
+use crate::store::{Lane, LaneBounds, PageLimit, Read, ReadError, TopicEntry};
 
 /// Events that are indexed in one transaction.
 const EVENTS_AT_ONCE: usize = 4_096;
@@ -22,6 +23,7 @@ CREATE TABLE IF NOT EXISTS effects (
   offset INTEGER NOT NULL,
   PRIMARY KEY (cause, lane, offset)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS effects_by_place ON effects (lane, offset);
 CREATE TABLE IF NOT EXISTS cursors (
   lane INTEGER PRIMARY KEY NOT NULL,
   next INTEGER NOT NULL
@@ -58,8 +60,9 @@ pub struct EffectRef {
 pub struct Causes {
     pub(super) bus: Bus,
     connection: Arc<Mutex<Connection>>,
-    /// One at a time brings it up to date.
-    following: Arc<tokio::sync::Mutex<()>>,
+    /// One at a time brings it up to date. Holds where each lane began when the effects before that
+    /// were forgotten.
+    following: Arc<tokio::sync::Mutex<HashMap<Lane, Offset>>>,
 }
 
 impl std::fmt::Debug for Causes {
@@ -127,24 +130,38 @@ impl Causes {
 
     /// Reads everything that has been appended since.
     pub async fn catch_up(&self) -> Result<(), CausalityError> {
-        let _one = self.following.lock().await;
+        let mut forgotten = self.following.lock().await;
         let topics = self.bus.topics();
-        for entry in topics.users() {
-            for lane in entry.lanes() {
-                self.catch_up_lane(lane).await?;
+        let lanes: HashSet<Lane> = topics.users().flat_map(TopicEntry::lanes).collect();
+        self.with({
+            let lanes = lanes.clone();
+            move |connection| forget_others(connection, &lanes)
+        })
+        .await?;
+        forgotten.retain(|lane, _| lanes.contains(lane));
+        for lane in lanes {
+            let bounds = match self.bus.store().bounds(lane).await {
+                Ok(bounds) => bounds,
+                // Removed since the topics were listed: next time it is forgotten.
+                Err(ReadError::UnknownLane) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if forgotten.get(&lane).is_none_or(|start| *start < bounds.start) {
+                self.with(move |connection| forget_before(connection, lane, bounds.start)).await?;
+                forgotten.insert(lane, bounds.start);
             }
+            self.catch_up_lane(lane, bounds).await?;
         }
         Ok(())
     }
 
-    async fn catch_up_lane(&self, lane: Lane) -> Result<(), CausalityError> {
+    async fn catch_up_lane(&self, lane: Lane, bounds: LaneBounds) -> Result<(), CausalityError> {
         let number = lane.id().get().cast_signed();
         let find = move |connection: &mut Connection| {
             let sql = "SELECT next FROM cursors WHERE lane = ?1";
             let mut statement = connection.prepare_cached(sql)?;
             statement.query_row(params![number], |row| row.get::<_, i64>(0)).optional()
         };
-        let bounds = self.bus.store().bounds(lane).await?;
         let kept =
             self.with(find).await?.map_or(Offset::ZERO, |next| Offset::new(next.cast_unsigned()));
         let mut next = kept.max(bounds.start);
@@ -187,6 +204,29 @@ impl Causes {
         })
         .await
     }
+}
+
+/// Effects that the lane does not keep any more are nothing that could be told.
+fn forget_before(connection: &mut Connection, lane: Lane, start: Offset) -> rusqlite::Result<()> {
+    let (lane, start) = (lane.id().get().cast_signed(), start.get().cast_signed());
+    let sql = "DELETE FROM effects WHERE lane = ?1 AND offset < ?2";
+    connection.prepare_cached(sql)?.execute(params![lane, start]).map(drop)
+}
+
+/// Nor are those of topics that are gone.
+fn forget_others(connection: &mut Connection, lanes: &HashSet<Lane>) -> rusqlite::Result<()> {
+    let known: HashSet<i64> = lanes.iter().map(|lane| lane.id().get().cast_signed()).collect();
+    let transaction = connection.transaction()?;
+    let indexed: Vec<i64> = {
+        let mut statement = transaction.prepare_cached("SELECT lane FROM cursors")?;
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?
+    };
+    for lane in indexed.into_iter().filter(|lane| !known.contains(lane)) {
+        for sql in ["DELETE FROM effects WHERE lane = ?1", "DELETE FROM cursors WHERE lane = ?1"] {
+            transaction.prepare_cached(sql)?.execute(params![lane])?;
+        }
+    }
+    transaction.commit()
 }
 
 /// Rows and the cursor change together.

@@ -4,7 +4,7 @@ use promethean_event::{EventId, Topic};
 
 use super::index::{CausalityError, Causes};
 use crate::bus::Bus;
-use crate::store::{PageLimit, Read, ReadError, Stored};
+use crate::store::{ReadError, Stored, event_at};
 
 /// Effects of one event that are followed.
 const EFFECTS_MAX: usize = 1_000;
@@ -143,7 +143,9 @@ impl Walk<'_> {
                 continue;
             }
             for cause in causes {
-                let stored = self.find(cause).await?;
+                // To find it may mean to look in every topic.
+                let is_new = !self.nodes.contains_key(&cause);
+                let stored = if is_new { self.find(cause).await? } else { None };
                 if self.add(cause, stored, depth - 1) {
                     waiting.push_back((cause, depth - 1));
                 }
@@ -173,11 +175,9 @@ impl Walk<'_> {
                 if !entry.is_some_and(|entry| (self.may_read)(&entry.definition.topic)) {
                     continue;
                 }
-                let limit = PageLimit { events: 1, bytes: 1 };
-                let read = Read::From { lane: effect.lane, from: effect.offset, limit };
-                let page = self.bus().store().read(read).await?;
-                let found = page.events.into_iter().find(|s| s.event.offset == effect.offset);
-                // Cleaned away since it was indexed.
+                let store = self.bus().store();
+                // Nothing there: cleaned away since it was indexed.
+                let found = event_at(&**store, effect.lane, effect.offset).await?;
                 let Some(stored) = found else { continue };
                 let effect = stored.event.id;
                 if !seen.insert(effect) {

@@ -6,7 +6,7 @@ use promethean_event::{NewEvent, Offset, Topic};
 
 use super::active::ActiveGroup;
 use crate::dead_letter;
-use crate::store::{Lane, PageLimit, Read, Stored, TopicDefinition};
+use crate::store::{Lane, Stored, TopicDefinition, event_at};
 
 impl ActiveGroup {
     /// The events that stand for what a group gave up. What fails in a topic of dead letters stays
@@ -69,15 +69,9 @@ impl ActiveGroup {
 
     /// The event as it was; `None` if it is not there any more.
     async fn original(&self, lane: Lane, offset: u64) -> Option<Stored> {
-        let limit = PageLimit { events: 1, bytes: 1 };
-        let from = Offset::new(offset);
-        let read = self.site.store.read(Read::From { lane, from, limit }).await;
-        match read {
-            Ok(page) => page.events.into_iter().find(|stored| stored.event.offset == from),
-            Err(error) => {
-                tracing::warn!(group = %self.name, offset, %error, "dead letter without its event");
-                None
-            }
-        }
+        event_at(&*self.site.store, lane, Offset::new(offset)).await.unwrap_or_else(|error| {
+            tracing::warn!(group = %self.name, offset, %error, "dead letter without its event");
+            None
+        })
     }
 }

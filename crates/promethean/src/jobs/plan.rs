@@ -15,9 +15,6 @@ use crate::store::{Lane, PageLimit, Read, TopicId};
 const LOOKED_AT_MAX: u64 = 200_000;
 /// Events that a plan shows.
 const SHOWN_MAX: usize = 3;
-/// Refused events that a plan tells.
-const REFUSALS_MAX: usize = 16;
-
 /// What a replay would do.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -145,9 +142,5 @@ impl Jobs {
 
 fn refuse(plan: &mut ReplayPlan, stored: &crate::store::Stored, why: String) {
     plan.refused += 1;
-    if plan.refusals.len() < REFUSALS_MAX {
-        let event = &stored.event;
-        let position = format!("{}/{}/{}", event.topic, event.partition.get(), event.offset);
-        plan.refusals.push(Refused { position, id: event.id, why });
-    }
+    Refused::note(&mut plan.refusals, &stored.event, why);
 }

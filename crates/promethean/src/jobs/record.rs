@@ -1,4 +1,4 @@
-use promethean_event::{EventId, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Position, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::spec::ReplaySpec;
@@ -51,6 +51,19 @@ pub struct Refused {
     pub id: EventId,
     /// Why.
     pub why: String,
+}
+
+/// Refused events that are told; all are counted.
+const REFUSALS_MAX: usize = 16;
+
+impl Refused {
+    /// Adds an event to those that are told, if there is room.
+    pub(super) fn note(told: &mut Vec<Self>, event: &Event, why: String) {
+        if told.len() < REFUSALS_MAX {
+            let position = Position::of(event).to_string();
+            told.push(Self { position, id: event.id, why });
+        }
+    }
 }
 
 /// What is kept of a job.

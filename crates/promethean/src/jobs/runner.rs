@@ -15,8 +15,6 @@ use crate::store::{Lane, PageLimit, Put, Read, ReadError, SaveError, Stored, Top
 const SPACE: &str = "jobs";
 /// Events that are read and published together.
 const EVENTS_AT_ONCE: usize = 500;
-/// Refused events that are told; all are counted.
-const REFUSALS_MAX: usize = 16;
 /// Jobs that are kept; older ones that are over go.
 const JOBS_MAX: usize = 1_000;
 
@@ -396,11 +394,7 @@ fn count(job: &mut JobRecord, duplicates: impl Iterator<Item = bool>) {
 
 fn refuse(job: &mut JobRecord, stored: &Stored, why: String) {
     job.refused += 1;
-    if job.refusals.len() < REFUSALS_MAX {
-        let event = &stored.event;
-        let position = format!("{}/{}/{}", event.topic, event.partition.get(), event.offset);
-        job.refusals.push(Refused { position, id: event.id, why });
-    }
+    Refused::note(&mut job.refusals, &stored.event, why);
 }
 
 fn over(state: &JobState) -> Result<(), JobError> {

@@ -1,12 +1,13 @@
 use std::fmt;
 
-use promethean_event::{Event, EventId, GroupName, NewEvent, Pattern, Payload, Topic};
+use promethean_event::{
+    Event, EventId, GroupName, NewEvent, Pattern, Payload, Position, SCHEMA_VERSION, Topic,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::dead_letter::REPLAY_FOR;
 use crate::expression::{EVENT_NAMES, EventValues, Formula, FormulaError};
-use promethean_event::SCHEMA_VERSION;
 
 /// Whether an event is wanted.
 pub type EventFilter = Box<dyn Fn(&Event) -> bool + Send + Sync>;
@@ -205,7 +206,7 @@ impl Compiled {
     /// The same for the same source, target and map: a second run adds nothing.
     fn id_of(&self, event: &Event) -> EventId {
         let map = self.spec.map.as_deref().unwrap_or_default();
-        let place = format!("{}/{}/{}", event.topic, event.partition.get(), event.offset);
+        let place = Position::of(event);
         let name = format!("{}\n{place}\n{}\n{map}", self.spec.to, event.id);
         EventId::derived("promethean replay", name.as_bytes())
     }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_event::{Event, GroupName};
+use promethean_event::GroupName;
 
 use super::definition::{Definition, DefinitionError, Draft, Kind, Unkeyed};
 use super::digest::{Digested, GivenUp, is_for_another};
 use super::document::without_reserved;
 use super::feed::Fed;
 use super::limits::GRAVE_MS;
-use super::mapping::{Change, Mapping, Unmapped};
+use super::mapping::{Change, Mapping, Unmapped, change_of};
 use super::stamp::{Order, Stamp, Write};
 use super::upcast::Upcast;
 use super::view::View;
@@ -125,11 +124,6 @@ pub(crate) struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    fn change(&self, event: &Event) -> Result<Change, Unmapped> {
-        let change = catch_unwind(AssertUnwindSafe(|| self.mapping.change(event)));
-        change.unwrap_or_else(|_| Err(Unmapped::Unfit("the mapping panicked".into())))
-    }
-
     pub(crate) fn digest(&self, batch: Vec<Fed>) -> Digested {
         let mut digested = Digested::default();
         let mut writes = BTreeMap::new();
@@ -140,7 +134,7 @@ impl Fold<'_> {
                 if is_for_another(&stored, self.group) {
                     continue;
                 }
-                match self.change(&stored.event) {
+                match change_of(self.mapping, &stored.event) {
                     Ok(change) => {
                         let write = write_of(change, |version| Stamp::of(&stored, lane, version));
                         if let Some((key, write)) = write {

@@ -17,6 +17,7 @@ use super::error::ProjectionError;
 use super::feed::{Fed, Feed, is_missed};
 use super::limits::{RETRY_MS, RETRY_MS_MAX};
 use super::progress::Hold;
+use super::stamp::{Order, Write};
 use super::supervise::describe;
 use super::transaction::Digester;
 use crate::bus::Bus;
@@ -57,6 +58,29 @@ pub(crate) struct Driver {
     hold: Hold,
     reached: u64,
     graves_cleared: u64,
+    watched: Option<Watched>,
+}
+
+/// A document whose last write is to be known, also if that is a deletion.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// The view, by its place in the definition.
+    pub(crate) view: usize,
+    pub(crate) key: String,
+    pub(crate) last: Option<Write>,
+}
+
+impl Watched {
+    fn see(&mut self, writes: &[BTreeMap<String, Write>], order: Order) {
+        let Some(write) = writes.get(self.view).and_then(|writes| writes.get(&self.key)) else {
+            return;
+        };
+        let stands = match &self.last {
+            None => Some(write.clone()),
+            Some(last) => order.after(write.clone(), last.stamp()),
+        };
+        self.last = stands.or(self.last.take());
+    }
 }
 
 /// What a driver needs to know.
@@ -95,7 +119,18 @@ impl Driver {
             hold,
             reached: 0,
             graves_cleared: 0,
+            watched: None,
         }
+    }
+
+    /// Keeps an eye on one document.
+    pub(crate) fn watch(&mut self, watched: Watched) {
+        self.watched = Some(watched);
+    }
+
+    /// What was last written to the document that is watched.
+    pub(crate) fn last_write(&mut self) -> Option<Write> {
+        self.watched.take()?.last
     }
 
     pub(crate) const fn build(&self) -> &Build {
@@ -153,8 +188,20 @@ impl Driver {
         }
     }
 
+    /// A topic that was removed has nothing more to read, and one that was made anew is another one.
+    pub(crate) fn topics_are_the_same(&self) -> Result<(), ProjectionError> {
+        let topics = self.bus.topics();
+        let gone = self.cursors.values().find(|cursor| topics.by_id(cursor.lane.topic).is_none());
+        gone.map_or(Ok(()), |cursor| Err(ProjectionError::TopicReplaced(cursor.topic.clone())))
+    }
+
     /// A start beyond the end is a log that is not the one the views were made from.
     fn explained(&self, error: ProjectionError) -> ProjectionError {
+        if let (ProjectionError::Read(ReadError::UnknownLane), Err(replaced)) =
+            (&error, self.topics_are_the_same())
+        {
+            return replaced;
+        }
         match (&error, self.definition.topics.first()) {
             (ProjectionError::Read(ReadError::BeyondEnd { .. }), Some(topic)) => {
                 ProjectionError::Ahead(topic.clone())
@@ -261,6 +308,9 @@ impl Driver {
         if synced {
             self.keep_plan(order).await?;
             self.effects.append(&voiced).await?;
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.see(&writes, self.definition.order());
         }
         let by_key = self.definition.is_by_key();
         let mut moves = Vec::new();

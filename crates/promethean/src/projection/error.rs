@@ -22,7 +22,7 @@ pub enum ProjectionError {
     #[error("the views have read more of {0} than there is; build them anew")]
     Ahead(Topic),
     /// The topic was removed and made anew.
-    #[error("topic {0} is another one than the views were made from; build them anew")]
+    #[error("topic {0} is gone, or another one than the views were made from; build them anew")]
     TopicReplaced(Topic),
     /// A topic is not there.
     #[error("there is no topic {0}")]
@@ -83,6 +83,9 @@ pub enum ViewError {
     /// The view has not come so far in time.
     #[error("the view has not come to {0} yet")]
     Behind(super::position::Position),
+    /// The view is not made of this.
+    #[error("the view does not read {0}; see which topics and partitions it reads")]
+    NotRead(super::position::Position),
     /// The projection was stopped.
     #[error("projection {0} was stopped")]
     Stopped(String),

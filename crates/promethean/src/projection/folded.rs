@@ -9,13 +9,15 @@ use promethean_event::Offset;
 
 use super::database::{Database, Faults, get, rows};
 use super::document::Document;
-use super::driver::Site;
+use super::driver::{Site, Watched};
 use super::error::ProjectionError;
-use super::past::PastError;
+use super::past::{Past, PastError};
+use super::position::Position;
+use super::stamp::{Stamp, Write};
 use super::verify::{Scratch, fold_to};
 use super::views::Projection;
 use crate::as_of::Moment;
-use crate::store::Lane;
+use crate::store::{Lane, ReadError, event_at};
 
 /// Events that are folded for one question.
 pub const FOLD_EVENTS_MAX: u64 = 5_000_000;
@@ -27,6 +29,8 @@ pub struct Folded {
     _scratch: Scratch,
     /// Events that were gone from the log before they could be folded.
     pub missed: u64,
+    /// Where partitions begin that have lost their beginnings.
+    starts_at: Vec<Position>,
 }
 
 impl std::fmt::Debug for Folded {
@@ -39,18 +43,63 @@ impl std::fmt::Debug for Folded {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Projection {
-    /// Folds the log up to a moment of append: a time, or a place in the topic's partition 0.
+    /// Folds the log up to a moment of append, which is a time.
     pub async fn folded(&self, moment: Moment) -> Result<Folded, PastError> {
+        Ok(self.fold(moment, None).await?.0)
+    }
+
+    /// The document of a key at a moment of append, from a fold of the log: for views whose documents
+    /// do not have the keys of their events.
+    pub async fn at_folded(
+        &self,
+        view: &str,
+        key: &str,
+        moment: Moment,
+    ) -> Result<Past, PastError> {
+        let unknown = || super::error::ViewError::UnknownView(view.to_owned());
+        let place = self.site.definition.view_at(view).ok_or_else(unknown)?;
+        let watched = Watched { view: place, key: key.to_owned(), last: None };
+        let (folded, write) = self.fold(moment, Some(watched)).await?;
+        let is_complete = folded.missed == 0;
+        let Some(write) = write else {
+            return Ok(match folded.starts_at.first() {
+                Some(starts_at) if !is_complete => {
+                    Past::BeforeHistory { first: None, starts_at: starts_at.clone() }
+                }
+                _ => Past::NeverExisted,
+            });
+        };
+        let Stamp { lane, offset, .. } = *write.stamp();
+        let event = event_at(&**self.site.bus.store(), lane, offset).await?;
+        // It was folded a moment ago.
+        let event = Box::new(event.ok_or(ReadError::UnknownLane)?);
+        Ok(match write {
+            Write::Put(stamp, value) => {
+                let document = Box::new(self.document(key.to_owned(), &stamp, value));
+                Past::Document { document, event, is_complete }
+            }
+            Write::Delete(_) => Past::Deleted { event, is_complete },
+        })
+    }
+
+    async fn fold(
+        &self,
+        moment: Moment,
+        watched: Option<Watched>,
+    ) -> Result<(Folded, Option<Write>), PastError> {
         let view = self.name().to_owned();
         self.site.topics_are_there().await.map_err(super::error::ViewError::from)?;
         let mut ends: HashMap<Lane, Offset> = HashMap::new();
-        let mut events = 0;
+        let (mut events, mut starts_at) = (0, Vec::new());
         for (lane, end) in self.site.ends().await.map_err(super::error::ViewError::from)? {
             let until = match moment {
                 Moment::Appended(_) => self.site.bus.end_at(lane, moment).await?.unwrap_or(end),
                 Moment::Offset(_) | Moment::Happened(_) => return Err(PastError::NotByKey(view)),
             };
             let start = self.site.bus.store().bounds(lane).await?.start;
+            if start > Offset::ZERO {
+                starts_at.push(self.position(lane, start));
+            }
             events += until.get().saturating_sub(start.get());
             ends.insert(lane, until);
         }
@@ -65,8 +114,9 @@ impl Projection {
         let broken = |_| super::error::ViewError::from(ProjectionError::BrokenOff);
         let database = opening.await.map_err(broken)?.map_err(super::error::ViewError::from)?;
         let site = Site { database: Arc::clone(&database), ..self.site.clone() };
-        let missed = fold_to(&site, ends).await?;
-        Ok(Folded { projection: self.clone(), database, _scratch: scratch, missed })
+        let (missed, write) = fold_to(&site, ends, watched).await?;
+        let projection = self.clone();
+        Ok((Folded { projection, database, _scratch: scratch, missed, starts_at }, write))
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Coded`]: super::Coded
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use promethean_event::{Event, Payload};
 
@@ -57,6 +58,17 @@ pub trait Mapping: fmt::Debug + Send + Sync + 'static {
     /// Whether documents have versions.
     fn has_versions(&self) -> bool;
 
+    /// The version of their schema that events are brought to first. Default: none.
+    fn reads(&self) -> Option<u32> {
+        None
+    }
+
     /// A text that is another one when the same event would mean something else.
     fn fingerprint(&self) -> String;
+}
+
+/// What an event changes; a mapping that panics does not fit. The same for what is and what was.
+pub(crate) fn change_of(mapping: &dyn Mapping, event: &Event) -> Result<Change, Unmapped> {
+    let change = catch_unwind(AssertUnwindSafe(|| mapping.change(event)));
+    change.unwrap_or_else(|_| Err(Unmapped::Unfit("the mapping panicked".into())))
 }

@@ -8,7 +8,10 @@
 //! Modules are listed in the order in which an event meets them. Limits: `limits.rs`. Tables:
 //! `database/layout.rs`. Recovery: a projection goes on from its cursors; there is no other.
 
-mod position;
+mod position {
+    //! Where an event stands is a noun of events.
+    pub use promethean_event::{Position, PositionError};
+}
 
 mod view;
 

@@ -10,12 +10,13 @@ use super::definition::Kind;
 use super::digest::is_for_another;
 use super::document::{Document, without_reserved};
 use super::error::ViewError;
-use super::mapping::{Change, Mapping};
+use super::mapping::{Change, Mapping, change_of};
 use super::position::Position;
 use super::stamp::{Order, Stamp, Write};
 use super::views::Projection;
-use crate::as_of::{AsOfError, History, Moment, Subject};
-use crate::store::{KeyQuery, Lane, PageLimit, Read, ReadError, Stored};
+use crate::as_of::{AS_OF_EVENTS_MAX, AsOfError, History, Moment, Subject};
+use crate::snapshot::Kept;
+use crate::store::{KeyQuery, Lane, ReadError, Stored, event_at};
 
 /// A document at a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub enum Past {
     Document {
         /// The document.
         document: Box<Document>,
-        /// The event that made it so.
+        /// The event that made it so; one of the topic's snapshot where the topic has lost it.
         event: Box<Stored>,
         /// False if events between this one and the moment may have been compacted away.
         is_complete: bool,
@@ -140,6 +141,14 @@ impl Projection {
         matches!(&self.site.definition.kind, Kind::Changelog { mapping, .. } if mapping.keeps_key())
     }
 
+    /// The version of their schema that it sees events in, if it is declared.
+    pub fn reads(&self) -> Option<u32> {
+        match &self.site.definition.kind {
+            Kind::Changelog { mapping, .. } => mapping.reads(),
+            Kind::Transactional { .. } => None,
+        }
+    }
+
     pub(super) fn key_fold(&self, view: &str) -> Result<KeyFold, PastError> {
         self.table(view)?;
         let definition = &self.site.definition;
@@ -159,30 +168,64 @@ impl Projection {
         let key = Key::new(key).map_err(|error| PastError::Key(error.to_string()))?;
         let bus = &self.site.bus;
         let subject = bus.subject(&fold.topic, &key, moment).await?;
-        // The newest event that counts says it all: mostly it is among the first few.
         let newest_decides = fold.order == Order::Offset && !matches!(moment, Moment::Happened(_));
-        let mut max = if newest_decides { HISTORY_FIRST } else { crate::as_of::AS_OF_EVENTS_MAX };
-        let found = loop {
-            let mut history = bus.history_of(&subject, max).await?;
+        let found = if newest_decides {
+            self.newest(&fold, &subject, moment).await?
+        } else {
+            // Any of them may decide: a history that is not whole is no answer.
+            let mut history = bus.whole_history(&subject).await?;
             cut(&mut history, &subject, moment);
-            let found = if newest_decides {
-                history.events.into_iter().find_map(|stored| self.written(&fold, stored))
-            } else {
-                let steps = self.steps_of(&fold, history.events, moment);
-                steps.into_iter().rev().find_map(|(step, write)| match step.effect {
-                    StepEffect::Put | StepEffect::Delete => Some((write?, step.stored)),
-                    StepEffect::Stale | StepEffect::Ignored => None,
-                })
-            };
-            if found.is_some() || history.is_whole {
-                break found;
+            let steps = self.steps_of(&fold, history.events, moment);
+            steps.into_iter().rev().find_map(|(step, write)| match step.effect {
+                StepEffect::Put | StepEffect::Delete => Some((write?, step.stored)),
+                StepEffect::Stale | StepEffect::Ignored => None,
+            })
+        };
+        if found.is_none()
+            && newest_decides
+            && let Some(past) = self.kept(&fold, &subject).await?
+        {
+            return Ok(past);
+        }
+        self.past(&subject, found).await
+    }
+
+    /// What the snapshot of the topic has kept of a key that the topic has lost.
+    async fn kept(&self, fold: &KeyFold, subject: &Subject) -> Result<Option<Past>, PastError> {
+        let Some(Kept { stored, source, is_complete }) = self.site.bus.kept(subject).await? else {
+            return Ok(None);
+        };
+        let event = Box::new(stored);
+        Ok(self.write_of(fold, &source).map(|write| match write {
+            Write::Put(stamp, value) => {
+                let key = subject.key.as_str().to_owned();
+                let document = Box::new(self.document(key, &stamp, value));
+                Past::Document { document, event, is_complete }
             }
-            if max == crate::as_of::AS_OF_EVENTS_MAX {
+            Write::Delete(_) => Past::Deleted { event, is_complete },
+        }))
+    }
+
+    /// The newest event of a key that counts says it all: mostly it is among the first few.
+    async fn newest(
+        &self,
+        fold: &KeyFold,
+        subject: &Subject,
+        moment: Moment,
+    ) -> Result<Option<(Write, Stored)>, PastError> {
+        let mut max = HISTORY_FIRST;
+        loop {
+            let mut history = self.site.bus.history_of(subject, max).await?;
+            cut(&mut history, subject, moment);
+            let found = history.events.into_iter().find_map(|stored| self.written(fold, stored));
+            if found.is_some() || history.is_whole {
+                return Ok(found);
+            }
+            if max == AS_OF_EVENTS_MAX {
                 return Err(AsOfError::TooManyEvents.into());
             }
-            max = max.saturating_mul(8).min(crate::as_of::AS_OF_EVENTS_MAX);
-        };
-        self.past(&subject, found).await
+            max = max.saturating_mul(8).min(AS_OF_EVENTS_MAX);
+        }
     }
 
     /// The event that wrote a document, if it is still there.
@@ -193,9 +236,7 @@ impl Projection {
         };
         let Position { partition, offset, .. } = document.position;
         let lane = Lane { topic: entry.id, partition };
-        let limit = PageLimit { events: 1, bytes: 1 };
-        let page = self.site.bus.store().read(Read::From { lane, from: offset, limit }).await?;
-        Ok(page.events.into_iter().find(|stored| stored.event.offset == offset))
+        event_at(&**self.site.bus.store(), lane, offset).await
     }
 
     /// A document as it would be if its event had been of another version of its schema.
@@ -213,7 +254,7 @@ impl Projection {
         let reader = self.site.bus.reader(crate::decode::Reads::Version(version)).await?;
         let event = reader.decode(&stored.event);
         let event = event.map_err(|error| PastError::Version(error.to_string()))?;
-        match fold.mapping.change(&event) {
+        match change_of(&*fold.mapping, &event) {
             Ok(Change::Put { document: value, .. }) => {
                 Ok(Document { value: without_reserved(value), ..document })
             }
@@ -232,7 +273,7 @@ impl Projection {
         let bus = &self.site.bus;
         let Some((write, stored)) = found else {
             return Ok(match bus.nothing::<()>(subject).await? {
-                crate::as_of::AsOf::BeforeHistory { first, starts_at } => Past::BeforeHistory {
+                crate::as_of::AsOf::BeforeHistory { first, starts_at, .. } => Past::BeforeHistory {
                     first,
                     starts_at: Position {
                         topic: subject.entry.definition.topic.clone(),
@@ -284,7 +325,7 @@ impl Projection {
         let topics = self.site.bus.topics();
         let topic = topics.get(&fold.topic)?.id;
         let lane = Lane { topic, partition: stored.event.partition };
-        match fold.mapping.change(&stored.event).ok()? {
+        match change_of(&*fold.mapping, &stored.event).ok()? {
             Change::Put { document, version, .. } => {
                 let stamp = Stamp::of(stored, lane, version);
                 Some(Write::Put(stamp, without_reserved(document)))

@@ -99,12 +99,17 @@ impl Projection {
     async fn builder(&self, voice: Voice) -> Result<Driver, ViewError> {
         let wanted = self.site.requested(BuildState::Building);
         let cursors = self.site.beginnings(wanted.from_keys).await?;
-        let build = self.site.obtain(Requested { cursors, ..wanted.clone() }).await?;
+        let wanted = Requested { cursors, ..wanted };
+        let mut build = self.site.obtain(wanted.clone()).await?;
         let topics = self.site.bus.topics();
         if build.cursors.iter().any(|cursor| topics.by_id(cursor.lane.topic).is_none()) {
-            // Begun from a topic that is not there any more.
-            let (name, topic) = (self.name(), &self.site.definition.topics);
-            tracing::warn!(projection = name, ?topic, "a half-made build is of another topic");
+            // Begun from a topic that is not there any more: there is nothing to go on with.
+            let views = self.site.definition.views.clone();
+            let discard = move |connection: &mut rusqlite::Connection, _: &_| {
+                build.discard(connection, &views)
+            };
+            self.site.database.write(discard).await?;
+            build = self.site.obtain(wanted).await?;
         }
         Ok(Driver::new(&self.site, build, voice))
     }

@@ -140,6 +140,7 @@ async fn drive(
                 if !driver.grown().await {
                     return Err(ProjectionError::Closed);
                 }
+                driver.topics_are_the_same()?;
             }
             Step::Again(delay, error) => {
                 let attempts = driver.attempts();

@@ -28,6 +28,10 @@ impl Mapping for Upcast {
         self.inner.has_versions()
     }
 
+    fn reads(&self) -> Option<u32> {
+        Some(self.version)
+    }
+
     fn fingerprint(&self) -> String {
         format!("reads {}\n{}", self.version, self.inner.fingerprint())
     }

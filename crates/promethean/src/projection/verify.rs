@@ -14,10 +14,11 @@ use rusqlite::Connection;
 use super::database::{
     Build, BuildState, Database, DatabaseError, Faults, Requested, StoredRow, rows,
 };
-use super::driver::{Driver, Site, Step};
+use super::driver::{Driver, Site, Step, Watched};
 use super::effects::Voice;
 use super::error::{ProjectionError, ViewError};
 use super::limits::DIFFERENCES_MAX;
+use super::stamp::Write;
 use super::views::Projection;
 use crate::store::Lane;
 
@@ -101,7 +102,7 @@ impl Projection {
         let database = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
         let site = Site { database: Arc::clone(&database), ..self.site.clone() };
         let ends = live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect();
-        let missed = fold_to(&site, ends).await?;
+        let missed = fold_to(&site, ends, None).await?.0;
         let views: Vec<String> =
             self.site.definition.views.iter().map(|view| view.name.clone()).collect();
         let comparing = tokio::task::spawn_blocking(move || {
@@ -127,18 +128,26 @@ impl Projection {
     }
 }
 
-/// Folds the log up to these places; answers how much of it is gone.
-pub(super) async fn fold_to(site: &Site, ends: HashMap<Lane, Offset>) -> Result<u64, ViewError> {
+/// Folds the log up to these places; answers how much of it is gone, and what was last written to
+/// the document that is watched.
+pub(super) async fn fold_to(
+    site: &Site,
+    ends: HashMap<Lane, Offset>,
+    watched: Option<Watched>,
+) -> Result<(u64, Option<Write>), ViewError> {
     let cursors = site.beginnings(false).await?;
     let wanted = Requested { cursors, ..site.requested(BuildState::Live) };
     let start: u64 = wanted.cursors.iter().map(|cursor| cursor.next.get()).sum();
     let build = site.obtain(wanted).await?;
     let mut driver = Driver::new(site, build, Voice::Silent);
     driver.stop_at(ends);
+    if let Some(watched) = watched {
+        driver.watch(watched);
+    }
     loop {
         match driver.step().await? {
             Step::Moved => {}
-            Step::CaughtUp => return Ok(start + driver.missed()),
+            Step::CaughtUp => return Ok((start + driver.missed(), driver.last_write())),
             Step::Again(delay, _) => tokio::time::sleep(delay).await,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use promethean_event::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::changelog::Changelog;
@@ -20,7 +21,7 @@ use super::supervise::{Command, Supervisor};
 use super::transaction::TransactionalProjection;
 use super::view::View;
 use crate::bus::Bus;
-use crate::store::Lane;
+use crate::store::{Lane, ReadError};
 
 /// The views of a bus, in one SQLite file that any tool may read meanwhile. A cheap handle:
 /// clones share it; projections end with the last one.
@@ -232,6 +233,30 @@ impl Projection {
         told.map_err(|_| ViewError::Stopped(self.name().to_owned()))
     }
 
+    /// How fresh a document is that was read after a look at the progress: the last event of its
+    /// partition that is surely in it, or did not concern it.
+    pub fn freshness(&self, before: &Progress, document: &Document) -> Position {
+        let position = &document.position;
+        let topic = self.site.bus.topics().get(&position.topic).map(|entry| entry.id);
+        let lane = topic.map(|topic| Lane { topic, partition: position.partition });
+        let next = lane.and_then(|lane| before.cursors.get(&lane));
+        let last = next.and_then(|next| next.get().checked_sub(1)).map(Offset::new);
+        let offset = last.map_or(position.offset, |last| last.max(position.offset));
+        Position { offset, ..position.clone() }
+    }
+
+    /// The last events that it has read, one for each partition, in order.
+    pub fn places(&self) -> Vec<Position> {
+        let cursors = self.progress.borrow().cursors.clone();
+        let last = |(lane, next): (Lane, Offset)| {
+            let offset = Offset::new(next.get().checked_sub(1)?);
+            Some(self.position(lane, offset))
+        };
+        let mut places: Vec<Position> = cursors.into_iter().filter_map(last).collect();
+        places.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        places
+    }
+
     /// The declaration of one of its views.
     pub fn view(&self, view: &str) -> Option<&View> {
         let definition = &self.site.definition;
@@ -262,8 +287,12 @@ impl Projection {
         let progress = self.progress();
         let mut lag = 0;
         for (&lane, next) in &progress.cursors {
-            let bounds = self.site.bus.store().bounds(lane).await?;
-            lag += bounds.next.get().saturating_sub(next.get());
+            match self.site.bus.store().bounds(lane).await {
+                Ok(bounds) => lag += bounds.next.get().saturating_sub(next.get()),
+                // Of a topic that was removed there is nothing left to read; the projection says so.
+                Err(ReadError::UnknownLane) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         let views = self.site.definition.views.iter().map(|view| view.name.clone()).collect();
         let rebuilding = self.rebuilding().map(|progress| progress.borrow().clone());
@@ -328,7 +357,7 @@ impl Projection {
         Ok(reading.await.map_err(|_| ProjectionError::BrokenOff)??)
     }
 
-    pub(crate) fn position(&self, lane: Lane, offset: promethean_event::Offset) -> Position {
+    pub(crate) fn position(&self, lane: Lane, offset: Offset) -> Position {
         let topics = self.site.bus.topics();
         let known = topics.by_id(lane.topic).map(|entry| entry.definition.topic.clone());
         let topic = known.or_else(|| self.site.definition.topics.first().cloned());
@@ -339,6 +368,7 @@ impl Projection {
     }
 
     /// Waits until an event is in the views, for reading one's own writes; no longer than a time.
+    /// An event of a topic that they are not made of never will be.
     pub async fn wait_for(
         &self,
         position: &Position,
@@ -347,8 +377,12 @@ impl Projection {
         let topics = self.site.bus.topics();
         let entry = topics.get(&position.topic);
         let unknown = || ProjectionError::NoTopic(position.topic.clone());
-        let topic = entry.ok_or_else(unknown)?.id;
-        let lane = Lane { topic, partition: position.partition };
+        let entry = entry.ok_or_else(unknown)?;
+        let lane = Lane { topic: entry.id, partition: position.partition };
+        let is_read = self.site.definition.topics.contains(&position.topic);
+        if !is_read || !entry.lanes().any(|of_topic| of_topic == lane) {
+            return Err(ViewError::NotRead(position.clone()));
+        }
         let is_in = |progress: &Progress| {
             progress.cursors.get(&lane).is_some_and(|&next| next > position.offset)
         };
@@ -362,7 +396,7 @@ impl Projection {
         self.site.topics_are_there().await?;
         let ends = self.site.ends().await?;
         self.until(|progress| {
-            let is_in = |(lane, end): (&Lane, &promethean_event::Offset)| {
+            let is_in = |(lane, end): (&Lane, &Offset)| {
                 progress.cursors.get(lane).is_some_and(|next| next >= end)
             };
             ends.iter().all(is_in)

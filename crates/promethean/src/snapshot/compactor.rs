@@ -88,8 +88,13 @@ impl Compactor {
 
     async fn define(&self, source: &TopicEntry) -> Result<TopicEntry, CompactorError> {
         let topic = snapshot_topic(&self.topic)?;
-        if let Some(known) = self.bus.topics().get(&topic) {
-            return Ok(known.clone());
+        let known = self.bus.topics().get(&topic).cloned();
+        if let Some(known) = known {
+            if !self.is_of_another(source, &known).await? {
+                return Ok(known);
+            }
+            // By its number: one that another compactor has made meanwhile stays.
+            self.bus.store().remove(known.id).await?;
         }
         let mut definition = TopicDefinition::new(topic);
         definition.partitions = source.definition.partitions;
@@ -98,6 +103,18 @@ impl Compactor {
         definition.cleaning.compaction = Some(compaction);
         let id = self.bus.store().define(definition.clone()).await?;
         Ok(TopicEntry { id, definition })
+    }
+
+    /// Whether a snapshot is that of an earlier topic of this name: offsets of that one mean nothing
+    /// to this one, and keys of that one are not there.
+    async fn is_of_another(
+        &self,
+        source: &TopicEntry,
+        target: &TopicEntry,
+    ) -> Result<bool, ReadError> {
+        let noted = noted(&self.bus, source, target).await?;
+        let is_own = |reach: &Reach| reach.topic == source.id.get();
+        Ok(!noted.is_empty() && !noted.values().any(is_own))
     }
 
     /// For the first time: from the newest event of each key, not from all events.
@@ -125,7 +142,7 @@ impl Compactor {
                 break;
             }
         }
-        self.reached(&ends).await
+        self.reached(&ends, target).await
     }
 
     /// What has come since, folded to the newest of each key.
@@ -149,7 +166,7 @@ impl Compactor {
                 }
             }
             self.publish(newest, target, compacted).await?;
-            self.reached(&[(lane, page.next)]).await?;
+            self.reached(&[(lane, page.next)], target).await?;
             if page.next == from {
                 break;
             }
@@ -236,12 +253,17 @@ impl Compactor {
         state
     }
 
-    async fn reached(&self, ends: &[(Lane, Offset)]) -> Result<(), CompactorError> {
+    async fn reached(
+        &self,
+        ends: &[(Lane, Offset)],
+        target: &TopicEntry,
+    ) -> Result<(), CompactorError> {
         let mut puts = Vec::new();
         for (lane, next) in ends {
             let key = Key::new(reach_key(&self.topic, lane.partition))?;
-            // Two numbers have a JSON form.
-            let value = Payload::of(&Reach { topic: lane.topic.get(), next: *next }).ok();
+            let target = Some(target.id.get());
+            // Numbers have a JSON form.
+            let value = Payload::of(&Reach { topic: lane.topic.get(), target, next: *next }).ok();
             puts.push(Put { space: SPACE, key, value, expect: None });
         }
         Ok(self.bus.store().put(puts).await?)
@@ -308,20 +330,34 @@ impl Drop for Compacting {
 }
 
 /// How far the snapshot of a topic reaches, by partition; nothing if there is none.
-pub(super) async fn reaches(
+pub(crate) async fn reaches(
     bus: &Bus,
     source: &TopicEntry,
 ) -> Result<HashMap<Partition, Offset>, ReadError> {
+    let topics = bus.topics();
+    let name = snapshot_topic(&source.definition.topic).ok();
+    let Some(target) = name.and_then(|name| topics.get(&name)) else {
+        return Ok(HashMap::new());
+    };
+    let noted = noted(bus, source, target).await?.into_iter();
+    let own = noted.filter(|(_, reach)| reach.topic == source.id.get());
+    Ok(own.map(|(partition, reach)| (partition, reach.next)).collect())
+}
+
+/// What is noted of a snapshot under the name of a topic, by partition.
+async fn noted(
+    bus: &Bus,
+    source: &TopicEntry,
+    target: &TopicEntry,
+) -> Result<HashMap<Partition, Reach>, ReadError> {
     let entries = bus.store().entries(SPACE).await?;
     let by_key: HashMap<&str, _> =
         entries.iter().map(|entry| (entry.key.as_str(), &entry.value)).collect();
-    let mut reaches = HashMap::new();
+    let mut noted = HashMap::new();
     for partition in source.definition.partitions.partitions() {
         let key = reach_key(&source.definition.topic, partition);
         let reach = by_key.get(key.as_str()).and_then(|value| value.decode::<Reach>().ok());
-        if let Some(reach) = reach.filter(|reach| reach.topic == source.id.get()) {
-            reaches.insert(partition, reach.next);
-        }
+        noted.extend(reach.filter(|reach| reach.is_of(target)).map(|reach| (partition, reach)));
     }
-    Ok(reaches)
+    Ok(noted)
 }

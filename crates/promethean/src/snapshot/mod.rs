@@ -11,13 +11,19 @@ mod compactor;
 
 mod following;
 
+mod kept;
+
 mod paging;
 
 use promethean_event::{Event, Offset, Partition, Topic, TopicError};
 use serde::{Deserialize, Serialize};
 
+use crate::store::TopicEntry;
+
+pub(crate) use compactor::reaches;
 pub use compactor::{Compacted, Compacting, Compactor, CompactorError};
 pub use following::{Followed, Following};
+pub(crate) use kept::{Before, Kept, as_in_source, kept_before};
 pub use paging::SnapshotPage;
 
 /// What a snapshot's topic ends with.
@@ -43,7 +49,18 @@ pub fn source_offset(event: &Event) -> Option<Offset> {
 struct Reach {
     /// The number of the source topic, so that another topic of the same name begins anew.
     topic: u32,
+    /// The number of the snapshot's own topic, so that one that was removed is made anew. Not in
+    /// what earlier versions have written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<u32>,
     next: Offset,
+}
+
+impl Reach {
+    /// Whether it speaks of this snapshot.
+    fn is_of(&self, target: &TopicEntry) -> bool {
+        self.target.is_none_or(|number| number == target.id.get())
+    }
 }
 
 fn reach_key(topic: &Topic, partition: Partition) -> String {

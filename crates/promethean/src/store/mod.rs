@@ -166,3 +166,14 @@ impl From<NewEvent> for Append {
         Self { events: vec![event], ..Self::default() }
     }
 }
+
+/// The event at an offset; `None` if it is not there any more.
+pub(crate) async fn event_at(
+    store: &dyn Store,
+    lane: Lane,
+    offset: Offset,
+) -> Result<Option<Stored>, ReadError> {
+    let limit = PageLimit { events: 1, bytes: 1 };
+    let page = store.read(Read::From { lane, from: offset, limit }).await?;
+    Ok(page.events.into_iter().find(|stored| stored.event.offset == offset))
+}

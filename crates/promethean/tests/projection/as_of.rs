@@ -112,7 +112,7 @@ async fn before_retained_history_is_not_never() {
     past.clock.0.store(200, Ordering::SeqCst);
     past.bus.store().clean(Vec::new()).await.unwrap();
     let before = past.at("a", appended(20)).await;
-    let AsOf::BeforeHistory { first: Some(first), starts_at } = before else {
+    let AsOf::BeforeHistory { first: Some(first), starts_at, .. } = before else {
         panic!("{before:?}");
     };
     assert_eq!((first.event.offset.get(), starts_at.get()), (1, 1));

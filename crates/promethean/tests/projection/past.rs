@@ -1,12 +1,17 @@
 //! Views as they were.
 
-use promethean::Moment;
-use promethean::event::{Offset, Timestamp};
-use promethean::projection::{
-    Changelog, Document, Expressions, Past, PastError, PastScan, StepEffect, View, blame,
-};
+use std::collections::BTreeMap;
 
-use super::scenario::{Scenario, TOPIC, all};
+use promethean::event::{Event, Key, Offset, Timestamp, Topic};
+use promethean::projection::{
+    Changelog, Coded, Document, Expressions, Past, PastError, PastScan, StepEffect, Transactional,
+    View, blame,
+};
+use promethean::snapshot::Compactor;
+use promethean::store::{Compaction, TopicDefinition};
+use promethean::{AsOf, AsOfError, Moment};
+
+use super::scenario::{Scenario, TOPIC, all, event, processes};
 use super::transactional::counting;
 
 fn shown(past: &Past) -> String {
@@ -175,4 +180,193 @@ async fn a_view_in_rust_is_folded_from_the_log() {
         .filter(|name| name.contains("verify"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Where any event of a key may decide, one that has more than are folded is an error (pitfall 150):
+/// by event time, and by version.
+#[tokio::test]
+async fn a_history_that_is_too_long_is_an_error_and_not_a_guess() {
+    let scenario = Scenario::new().await;
+    let mapping = Expressions { version: Some("payload.v".into()), ..Expressions::default() };
+    let versioned = Changelog::new(View::new("latest"), TOPIC).mapping(mapping.compile().unwrap());
+    let (versioned, plain) =
+        (scenario.views.changelog(versioned).await.unwrap(), scenario.processes().await);
+    // The greatest version, and the latest event time, are those of the first event.
+    let first = event(Some("a"), r#"{"v":1000000}"#);
+    scenario.bus.publish(first).at(Timestamp::from_millis(900)).await.unwrap();
+    for batch in 0..promethean::AS_OF_EVENTS_MAX / 1_000 {
+        let events = (0..1_000).map(|n| event(Some("a"), &format!(r#"{{"v":{}}}"#, batch + n)));
+        scenario.bus.publish_batch(events.collect()).await.unwrap();
+    }
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    let happened = Moment::Happened(Timestamp::from_millis(1_000));
+    for (view, projection, moment) in [("latest", &versioned, now), ("processes", &plain, happened)]
+    {
+        let refused = projection.at(view, "a", moment).await;
+        let is_said = matches!(refused, Err(PastError::AsOf(AsOfError::TooManyEvents)));
+        assert!(is_said, "{view}: {refused:?}");
+    }
+    assert!(matches!(plain.at("processes", "a", now).await, Ok(Past::Document { .. })));
+}
+
+/// A mapping that panics is an event that does not fit, now and looking back.
+#[tokio::test]
+async fn a_mapping_that_panics_is_passed_over_in_the_past_too() {
+    let scenario = Scenario::new().await;
+    let mapping = Coded::new().document(|event: &Event| {
+        assert_ne!(event.payload.as_str(), "2", "a bug of the mapping");
+        Ok::<_, String>(event.payload.clone())
+    });
+    let changelog = Changelog::new(View::new("coded"), TOPIC).coded(mapping);
+    let projection = scenario.views.changelog(changelog).await.unwrap();
+    for payload in ["1", "2"] {
+        scenario.publish("a", payload).await;
+    }
+    projection.caught_up().await.unwrap();
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    let then = projection.at("coded", "a", now).await.unwrap();
+    assert!(shown(&then).ends_with("\"value\":1}"), "{then:?}");
+    let scan = projection.scan_at("coded", now).await.unwrap();
+    assert_eq!(scanned(scan).await, all(&projection, "coded").await);
+}
+
+/// Pitfall 156, for what has no history of its own: deleted is not never.
+#[tokio::test]
+async fn what_code_has_deleted_is_told_from_what_never_was() {
+    let scenario = Scenario::new().await;
+    let counts = Transactional::new("hosts").topic(TOPIC).view(View::new("hosts"));
+    let projection = counts.apply(|tx, event| {
+        let host: String = event.payload.decode().map_err(promethean::Failure::park)?;
+        match host.strip_prefix('-') {
+            Some(gone) => tx.delete("hosts", gone)?,
+            None => tx.put("hosts", &host, &1)?,
+        }
+        Ok(())
+    });
+    let projection = scenario.views.transactional(projection).await.unwrap();
+    for host in ["\"h1\"", "\"h2\"", "\"-h1\""] {
+        scenario.publish("k", host).await;
+    }
+    projection.caught_up().await.unwrap();
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    let at = async |key| shown(&projection.at_folded("hosts", key, now).await.unwrap());
+    assert_eq!(at("h1").await, "deleted at 2");
+    assert!(at("h2").await.ends_with("\"value\":1}"));
+    assert_eq!(at("h3").await, "never");
+    // Once the beginning of the log is gone, it may have been.
+    expire(&scenario).await;
+    scenario.publish("k", "\"h4\"").await;
+    assert_eq!(at("h3").await, "from process.state/0/3");
+    assert!(at("h4").await.ends_with("\"value\":1}"));
+}
+
+/// All events of the topic that are there now are gone.
+async fn expire(scenario: &Scenario) {
+    let mut definition = TopicDefinition::new(Topic::new(TOPIC).unwrap());
+    let partitions = scenario.bus.topics().get(&definition.topic).unwrap().definition.partitions;
+    definition.partitions = partitions;
+    definition.cleaning.bytes_max = Some(1);
+    scenario.bus.define(definition.clone()).await.unwrap();
+    scenario.bus.store().clean(Vec::new()).await.unwrap();
+    definition.cleaning.bytes_max = None;
+    scenario.bus.define(definition).await.unwrap();
+}
+
+/// What a topic has lost, its snapshot has kept: of one key, and of a whole view, however few keys
+/// are remembered at once. What neither has is said.
+#[tokio::test]
+async fn the_past_begins_at_the_nearest_snapshot() {
+    let scenario = Scenario::with_partitions(2).await;
+    let projection = scenario.views.changelog(processes()).await.unwrap();
+    let topic = Topic::new(TOPIC).unwrap();
+    let compactor = Compactor::new(scenario.bus.clone(), topic.clone());
+    let mut expected = BTreeMap::new();
+    for n in 0..200 {
+        let key = format!("k{}", n % 40);
+        if n % 9 == 0 {
+            scenario.publish(&key, "null").await;
+            expected.remove(&key);
+        } else {
+            scenario.publish(&key, &format!(r#"{{"n":{n}}}"#)).await;
+            expected.insert(key, format!("\"n\":{n}}}"));
+        }
+    }
+    projection.caught_up().await.unwrap();
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    compactor.run().await.unwrap();
+    // Of one key there is something newer in the topic; of another only what the snapshot has.
+    expire(&scenario).await;
+    scenario.publish("k1", r#"{"n":1000}"#).await;
+    expected.insert("k1".into(), "\"n\":1000}".into());
+    projection.caught_up().await.unwrap();
+    for n in 0..40 {
+        let key = format!("k{n}");
+        let past = projection.at("processes", &key, now).await.unwrap();
+        match (&past, expected.get(&key)) {
+            (Past::Document { document, event, is_complete }, Some(value)) => {
+                assert!(document.to_json().ends_with(value), "{key}: {past:?}");
+                assert!(is_complete, "{key}");
+                let is_kept = event.event.topic.as_str() == "process.state.snapshot";
+                assert_eq!(is_kept, key != "k1");
+                assert_eq!(document.position.topic, topic, "it says where it comes from");
+            }
+            // What was never published to the snapshot, because it was gone before, is unknown.
+            (Past::Deleted { .. } | Past::BeforeHistory { .. }, None) => {}
+            other => panic!("{key}: {other:?}"),
+        }
+        let raw = scenario.bus.as_of(&topic, &Key::new(&*key).unwrap(), now).await.unwrap();
+        assert_eq!(matches!(raw, AsOf::State { .. }), expected.contains_key(&key), "{key}");
+    }
+    for keys in [1, 3, 1_000] {
+        let scan = projection.scan_at("processes", now).await.unwrap().keys_at_once(keys);
+        assert_eq!(scanned(scan).await, all(&projection, "processes").await, "{keys} keys");
+    }
+    // Before the snapshot was made, nobody knows what was known.
+    let early = Moment::Appended(Timestamp::from_millis(1));
+    let past = projection.at("processes", "k2", early).await.unwrap();
+    assert!(matches!(past, Past::BeforeHistory { .. }), "{past:?}");
+    let mut scan = projection.scan_at("processes", early).await.unwrap();
+    while let Some(documents) = scan.next().await.unwrap() {
+        assert!(documents.is_empty(), "{documents:?}");
+    }
+    assert!(!scan.is_complete());
+}
+
+/// A whole view of which keys may have vanished does not say that it is complete.
+#[tokio::test]
+async fn a_whole_view_says_whether_it_is_complete() {
+    let scenario = Scenario::new().await;
+    let projection = scenario.processes().await;
+    scenario.publish("a", "{}").await;
+    scenario.publish("b", "{}").await;
+    projection.caught_up().await.unwrap();
+    let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
+    let complete = async || {
+        let mut scan = projection.scan_at("processes", now).await.unwrap();
+        let mut documents = 0;
+        while let Some(found) = scan.next().await.unwrap() {
+            documents += found.len();
+        }
+        (documents, scan.is_complete())
+    };
+    assert_eq!(complete().await, (2, true));
+    expire(&scenario).await;
+    scenario.publish("b", "{}").await;
+    // Of `a` there is nothing left that could be counted.
+    assert_eq!(complete().await, (1, false));
+
+    // A key that was deleted since may have been compacted away, unless all of that is too young.
+    for (age_ms_min, is_complete) in [(0, false), (3_600_000, true)] {
+        let scenario = Scenario::new().await;
+        let mut definition = TopicDefinition::new(Topic::new(TOPIC).unwrap());
+        definition.cleaning.compaction = Some(Compaction { age_ms_min, tombstone_ms: 0 });
+        scenario.bus.define(definition).await.unwrap();
+        let projection = scenario.processes().await;
+        let first = scenario.publish("a", "{}").await;
+        projection.caught_up().await.unwrap();
+        let then = Moment::Appended(Timestamp::from_millis(first.appended_at.millis() - 1));
+        let mut scan = projection.scan_at("processes", then).await.unwrap();
+        while scan.next().await.unwrap().is_some() {}
+        assert_eq!(scan.is_complete(), is_complete, "{age_ms_min} ms");
+    }
 }

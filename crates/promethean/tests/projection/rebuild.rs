@@ -1,5 +1,5 @@
 use promethean::event::Topic;
-use promethean::projection::{Projection, ProjectionState, View};
+use promethean::projection::{Projection, ProjectionState, View, ViewError};
 use promethean::store::{Compaction, TopicDefinition};
 
 use super::scenario::{Scenario, TOPIC, all, processes};
@@ -155,4 +155,47 @@ async fn a_compacted_topic_gives_the_same_view() {
     projection.rebuild().await.unwrap();
     assert_eq!(projection.progress().missed, 0);
     assert!(projection.get("processes", "k1").await.unwrap().is_none());
+}
+
+/// Building anew was broken off, and then the topic was removed: what is half made is of no use.
+#[tokio::test]
+async fn a_half_made_build_of_a_topic_that_is_gone_is_begun_anew() {
+    let scenario = Scenario::new().await;
+    let projection = scenario.processes().await;
+    scenario.publish("a", "{}").await;
+    projection.caught_up().await.unwrap();
+    projection.stop().await;
+    scenario
+        .tool()
+        .execute_batch(
+            "INSERT INTO promethean_builds (projection, state, definition, phase) \
+             SELECT projection, 'building', definition, 'events' FROM promethean_builds; \
+             INSERT INTO promethean_cursors (build, lane, topic, partition, next, begun) \
+             SELECT last_insert_rowid(), lane, topic, partition, next, begun \
+             FROM promethean_cursors; \
+             CREATE TABLE processes__build_2 AS SELECT * FROM processes",
+        )
+        .unwrap();
+    scenario.bus.remove_topic(&Topic::new(TOPIC).unwrap()).await.unwrap();
+    scenario.publish("b", "{}").await;
+    let projection = scenario.processes().await;
+    // It goes on by itself with what was broken off; either way the views are those of the topic.
+    let rebuilt = async {
+        loop {
+            match projection.rebuild().await {
+                Err(ViewError::Rebuilding(_)) => tokio::task::yield_now().await,
+                done => return done,
+            }
+        }
+    };
+    rebuilt.await.unwrap();
+    projection.caught_up().await.unwrap();
+    let keys: Vec<String> = projection
+        .scan("processes", None, 10)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|document| document.key)
+        .collect();
+    assert_eq!(keys, ["b"]);
 }

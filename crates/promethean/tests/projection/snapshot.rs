@@ -184,3 +184,38 @@ async fn a_compactor_works_by_itself_and_following_waits() {
     scenario.bus.close().await;
     assert_eq!(following.next().await.unwrap(), None);
 }
+
+/// Another topic of the same name has other offsets and other keys: states of the first one are not
+/// taken for its own. And a snapshot that was removed is made anew as a whole.
+#[tokio::test]
+async fn a_snapshot_is_of_the_topic_that_is_there() {
+    let scenario = Scenario::new().await;
+    let compactor = Compactor::new(scenario.bus.clone(), topic());
+    for n in 0..5 {
+        scenario.publish("a", &n.to_string()).await;
+    }
+    scenario.publish("only before", "1").await;
+    compactor.run().await.unwrap();
+    scenario.bus.remove_topic(&topic()).await.unwrap();
+    scenario.publish("a", "\"anew\"").await;
+    scenario.publish("b", "2").await;
+    let mut following = scenario.bus.follow(&topic()).await.unwrap();
+    let mut known = Known::default();
+    known.take_all(&mut following).await;
+    assert_eq!(known.states.len(), 2, "before it is made: {:?}", known.states);
+    compactor.run().await.unwrap();
+    assert_eq!(compactor.run().await.unwrap().published, 0);
+    let states = async || {
+        let mut known = Known::default();
+        known.take_all(&mut scenario.bus.follow(&topic()).await.unwrap()).await;
+        (known.states.into_iter().collect::<Vec<_>>(), known.events)
+    };
+    let expected: Vec<(String, String)> =
+        [("a", "\"anew\""), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    assert_eq!(states().await, (expected.clone(), 0));
+
+    scenario.bus.remove_topic(&snapshot_topic(&topic()).unwrap()).await.unwrap();
+    assert_eq!(states().await, (expected.clone(), 2), "without it: everything");
+    assert_eq!(compactor.run().await.unwrap().published, 2);
+    assert_eq!(states().await, (expected, 0));
+}

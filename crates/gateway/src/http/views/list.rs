@@ -6,7 +6,7 @@ use promethean::projection::query::ListQuery;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{named, snap};
+use super::{Named, named, snap};
 use crate::access::Action;
 use crate::http::answer;
 use crate::http::call::Call;
@@ -37,6 +37,8 @@ async fn list(call: Call) -> Result<Response, Rejection> {
         call.query.pairs().filter(|(name, _)| *name != "min_position" && *name != "wait_ms");
     let query = ListQuery::parse(declared, parameters)
         .map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    // Before the documents: they are at least as fresh as this says.
+    let reached = reached(&named);
     let page = named.projection.list(&named.view, query).await?;
     let raw = page.documents.iter().map(|document| RawValue::from_string(document.to_json()));
     let documents = raw.collect::<Result<_, _>>().map_err(|_| Rejection::plain(Code::Internal))?;
@@ -45,10 +47,26 @@ async fn list(call: Call) -> Result<Response, Rejection> {
     let (body, is_packed) = super::representation::encoded(&call.head.headers, body);
     let mut response = answer::bytes(200, answer::JSON, body);
     let headers = response.headers_mut();
-    headers.insert(http::header::VARY, http::HeaderValue::from_static("accept-encoding"));
+    headers.insert(http::header::VARY, super::representation::VARY);
+    if let Some(reached) = reached {
+        headers.insert(super::representation::POSITION, reached);
+    }
     if is_packed {
         let gzip = http::HeaderValue::from_static("gzip");
         headers.insert(http::header::CONTENT_ENCODING, gzip);
     }
     Ok(response)
+}
+
+/// Partitions whose places are told in a header. With more, see `GET /views/{view}`.
+const PLACES_MAX: usize = 32;
+
+/// How far the view has read, as a list.
+fn reached(named: &Named) -> Option<http::HeaderValue> {
+    let places = named.projection.places();
+    if places.is_empty() || places.len() > PLACES_MAX {
+        return None;
+    }
+    let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+    http::HeaderValue::from_str(&places.join(", ")).ok()
 }

@@ -9,8 +9,8 @@ use crate::http::call::Call;
 use crate::intake::read_time;
 use crate::rejection::{Code, Rejection};
 
-const FORMS: &str = "epoch milliseconds, a time such as 2026-11-16T12:00:00Z, a position such as \
-                     orders/0/42, or now";
+const TIMES: &str = "epoch milliseconds, a time such as 2026-11-16T12:00:00Z, or now";
+const PLACES: &str = "; of one key also a position such as orders/0/42";
 
 fn bad(detail: String) -> Rejection {
     Rejection::new(Code::BadRequest, detail)
@@ -42,7 +42,7 @@ fn time(call: &Call, name: &str, text: &str) -> Result<Timestamp, Rejection> {
     let millis = text.parse().ok().filter(|_| digits).map(Timestamp::from_millis);
     let known = millis.or_else(|| read_time(text));
     let shown: String = text.chars().take(80).collect();
-    known.ok_or_else(|| bad(format!("{name}: {shown:?} is not a moment; write {FORMS}")))
+    known.ok_or_else(|| bad(format!("{name}: {shown:?} is not a moment; write {TIMES}{PLACES}")))
 }
 
 /// The moment of a parameter, for a key; `None` if it is not given.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use promethean::Moment;
 use promethean::projection::{
-    Folded, Operation, Past, PastError, PastScan, PastStep, StepEffect, patch,
+    Folded, Operation, Past, PastError, PastScan, PastStep, Position, StepEffect, patch,
 };
 use promethean::store::Stored;
-use promethean::{AsOf, EventValues, Formula, REDUCER_NAMES};
+use promethean::{AsOf, EventValues, Formula, REDUCER_NAMES, Reads};
 use promethean_event::{EventId, Key, Topic};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,6 +24,9 @@ use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, Guard, Verb};
 use crate::rejection::{Code, Rejection};
 
+/// Events that an answer tells of.
+const EVENTS_TOLD_MAX: usize = 100;
+
 /// Keys that are looked at between two pieces of an answer.
 const KEYS_AT_ONCE: usize = 1_000;
 
@@ -32,8 +35,9 @@ pub(super) const AT: Endpoint = Endpoint {
     path: "/views/{view}/at/{key}",
     guard: Guard::Topics(Action::Read),
     summary: "The document of a key at=TIME|POSITION, with the event it was made of; or that it was \
-              deleted, never there, or from before what is kept. reduce=EXPRESSION folds all events.",
-    query: &["at", "by", "reduce"],
+              deleted, never there, or from before what is kept. reduce=EXPRESSION folds all events; \
+              version brings them to a version of their schema.",
+    query: &["at", "by", "reduce", "version"],
     act: |call| explain(call).boxed(),
 };
 
@@ -59,7 +63,7 @@ pub(super) const HISTORY: Endpoint = Endpoint {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct EventRef {
     pub(super) id: EventId,
-    position: String,
+    position: Position,
     ts: u64,
     appended_at: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +75,7 @@ impl EventRef {
         let event = &stored.event;
         Self {
             id: event.id,
-            position: format!("{}/{}/{}", event.topic, event.partition.get(), event.offset),
+            position: Position::of(event),
             ts: event.ts.millis(),
             appended_at: stored.appended_at.millis(),
             caused_by: event.caused_by.clone(),
@@ -88,9 +92,12 @@ pub(super) struct Explained {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<Box<RawValue>>,
-    /// The events that it was built from.
+    /// The events that it was built from, the last one last; no more than `EVENTS_TOLD_MAX`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventRef>,
+    /// How many events were folded, where that is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folded: Option<usize>,
     /// Where history starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     history_starts_at: Option<Value>,
@@ -99,16 +106,21 @@ pub(super) struct Explained {
 }
 
 impl Explained {
-    pub(super) fn of(named: &Named, key: &str, past: &Past) -> Self {
-        let mut explained = Self {
+    fn nothing(named: &Named, key: &str) -> Self {
+        Self {
             view: named.view.clone(),
             key: key.to_owned(),
             outcome: "never_existed",
             document: None,
             events: Vec::new(),
+            folded: None,
             history_starts_at: None,
             complete: None,
-        };
+        }
+    }
+
+    pub(super) fn of(named: &Named, key: &str, past: &Past) -> Self {
+        let mut explained = Self::nothing(named, key);
         match past {
             Past::Document { document, event, is_complete } => {
                 explained.outcome = "document";
@@ -123,13 +135,41 @@ impl Explained {
             }
             Past::NeverExisted => {}
             Past::BeforeHistory { first, starts_at } => {
-                explained.outcome = "before_history";
-                let first = first.as_ref().map(|stored| EventRef::of(stored));
-                explained.history_starts_at =
-                    Some(json!({ "position": starts_at.to_string(), "first_of_key": first }));
+                explained.starts_at(first.as_deref(), starts_at);
             }
         }
         explained
+    }
+
+    fn starts_at(&mut self, first: Option<&Stored>, starts_at: &Position) {
+        self.outcome = "before_history";
+        let first = first.map(EventRef::of);
+        self.history_starts_at = Some(json!({ "position": starts_at, "first_of_key": first }));
+    }
+
+    /// What came of folding events by an expression.
+    fn reduced(mut self, folded: &AsOf<Value>, events: &[Stored], topic: &Topic) -> Self {
+        let told = events.len().saturating_sub(EVENTS_TOLD_MAX);
+        self.events = events.iter().skip(told).map(EventRef::of).collect();
+        self.folded = Some(events.len());
+        match folded {
+            AsOf::State { value, is_complete, .. } => {
+                self.outcome = "document";
+                self.document = serde_json::value::to_raw_value(value).ok();
+                self.complete = Some(*is_complete);
+            }
+            AsOf::Deleted { is_complete, .. } => {
+                self.outcome = "deleted";
+                self.complete = Some(*is_complete);
+            }
+            AsOf::NeverExisted => {}
+            AsOf::BeforeHistory { first, starts_at, partition } => {
+                let (partition, offset) = (*partition, *starts_at);
+                let starts_at = Position { topic: topic.clone(), partition, offset };
+                self.starts_at(first.as_deref(), &starts_at);
+            }
+        }
+        self
     }
 
     /// In a sentence.
@@ -152,16 +192,7 @@ pub(super) async fn at(named: &Named, key: &str, moment: Moment) -> Result<Past,
     if named.projection.is_by_key() {
         return Ok(named.projection.at(&named.view, key, moment).await?);
     }
-    let folded = named.projection.folded(moment).await?;
-    let Some(document) = folded.get(&named.view, key).await? else {
-        return Ok(Past::NeverExisted);
-    };
-    let stored = named.projection.source_of(&document).await?;
-    let is_complete = folded.missed == 0;
-    let Some(event) = stored.map(Box::new) else {
-        return Err(Rejection::new(Code::NotFound, "the event behind it is not kept any more"));
-    };
-    Ok(Past::Document { document: Box::new(document), event, is_complete })
+    Ok(named.projection.at_folded(&named.view, key, moment).await?)
 }
 
 async fn explain(call: Call) -> Result<Response, Rejection> {
@@ -169,10 +200,17 @@ async fn explain(call: Call) -> Result<Response, Rejection> {
     let key: String = call.param("key")?;
     let moment = moment::of_key(&call, "at", &named, &key)?;
     let moment = moment.unwrap_or(now(&call));
+    let version: Option<u32> = call.query.parsed("version")?;
     if let Some(source) = call.query.text("reduce") {
-        return reduced(&call, &named, &key, moment, source).await;
+        let version = version.or(named.projection.reads());
+        let reads = version.map_or(Reads::Written, Reads::Version);
+        return reduced(&call, (&named, &key), (moment, reads), source).await;
     }
-    let past = at(&named, &key, moment).await?;
+    let mut past = at(&named, &key, moment).await?;
+    if let (Past::Document { document, .. }, Some(version)) = (&mut past, version) {
+        let cast = named.projection.in_version(&named.view, (**document).clone(), version).await?;
+        **document = cast;
+    }
     answer::json(200, &Explained::of(&named, &key, &past))
 }
 
@@ -180,12 +218,12 @@ pub(super) fn now(call: &Call) -> Moment {
     Moment::Appended(promethean_event::Timestamp::from_millis(call.edge.clock.now_ms()))
 }
 
-/// A key's events folded by an expression over `state` and the event.
+/// A key's events folded by an expression over `state` and the event, in one version of their schema
+/// if the view or the request names one.
 async fn reduced(
     call: &Call,
-    named: &Named,
-    key: &str,
-    moment: Moment,
+    (named, key): (&Named, &str),
+    (moment, reads): (Moment, Reads),
     source: &str,
 ) -> Result<Response, Rejection> {
     let bad = |detail: String| Rejection::new(Code::BadRequest, detail);
@@ -197,31 +235,16 @@ async fn reduced(
     }
     let topic: &Topic = named.projection.topics().first().ok_or_else(not_by_key)?;
     let key_of_event = Key::new(key).map_err(|error| bad(error.to_string()))?;
+    let reader = call.edge.bus.reader(reads).await?;
     let reduce = |state: Option<Value>, event: &promethean_event::Event| {
-        let values = EventValues::of(event).map_err(|error| error.to_string())?;
+        let event = reader.decode(event).map_err(|error| error.to_string())?;
+        let values = EventValues::of(&event).map_err(|error| error.to_string())?;
         let state = values.reduce(&formula, &state.unwrap_or(Value::Null))?;
         Ok((!state.is_null()).then_some(state))
     };
-    let folded = call.edge.bus.as_of_with(topic, &key_of_event, moment, reduce).await;
-    let folded = folded.map_err(|error| Rejection::from(PastError::from(error)))?;
-    let shown = match folded {
-        AsOf::State { value, event, is_complete } => json!({
-            "view": named.view, "key": key, "outcome": "document", "document": value,
-            "events": [EventRef::of(&event)], "complete": is_complete,
-        }),
-        AsOf::Deleted { event, is_complete } => json!({
-            "view": named.view, "key": key, "outcome": "deleted",
-            "events": [EventRef::of(&event)], "complete": is_complete,
-        }),
-        AsOf::NeverExisted => json!({ "view": named.view, "key": key, "outcome": "never_existed" }),
-        AsOf::BeforeHistory { first, starts_at } => json!({
-            "view": named.view, "key": key, "outcome": "before_history",
-            "history_starts_at": {
-                "offset": starts_at, "first_of_key": first.map(|stored| EventRef::of(&stored)),
-            },
-        }),
-    };
-    answer::json(200, &shown)
+    let folded = call.edge.bus.as_of_folded(topic, &key_of_event, moment, reduce).await;
+    let (folded, events) = folded.map_err(|error| Rejection::from(PastError::from(error)))?;
+    answer::json(200, &Explained::nothing(named, key).reduced(&folded, &events, topic))
 }
 
 /// Where the documents of a view at a moment come from.
@@ -235,18 +258,20 @@ struct Lines {
     view: String,
     documents: u64,
     unknown: u64,
+    is_complete: bool,
 }
 
 async fn all(call: Call) -> Result<Response, Rejection> {
     let named = named(&call)?;
     let moment = moment::of_view(&call, "at")?.unwrap_or(now(&call));
-    let source = if named.projection.is_by_key() {
-        Source::ByKey(Box::new(named.projection.scan_at(&named.view, moment).await?))
+    let (source, is_complete) = if named.projection.is_by_key() {
+        (Source::ByKey(Box::new(named.projection.scan_at(&named.view, moment).await?)), true)
     } else {
         let folded = Box::new(named.projection.folded(moment).await?);
-        Source::Folded { folded, after: None }
+        let is_complete = folded.missed == 0;
+        (Source::Folded { folded, after: None }, is_complete)
     };
-    let lines = Lines { source, view: named.view, documents: 0, unknown: 0 };
+    let lines = Lines { source, view: named.view, documents: 0, unknown: 0, is_complete };
     let pieces = stream::unfold(Some(lines), |lines| async move {
         let mut lines = lines?;
         let (piece, is_over) = lines.piece().await;
@@ -262,7 +287,7 @@ impl Lines {
         let ended = match self.step(&mut out).await {
             Ok(false) => return (out.into(), false),
             Ok(true) => json!({ "end": {
-                "complete": self.unknown == 0, "documents": self.documents,
+                "complete": self.is_complete, "documents": self.documents,
                 "before_history": self.unknown,
             } }),
             // The status is sent; what is wrong can only be said in the body.
@@ -279,7 +304,7 @@ impl Lines {
         let (documents, is_over) = match &mut self.source {
             Source::ByKey(scan) => {
                 let documents = scan.next().await?;
-                self.unknown = scan.unknown();
+                (self.unknown, self.is_complete) = (scan.unknown(), scan.is_complete());
                 let is_over = documents.is_none();
                 (documents.unwrap_or_default(), is_over)
             }

@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use promethean::projection::Document;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use promethean::projection::query::{Access, Conditions, Outcome, Validator};
+use promethean::projection::{Document, Position};
 
 use crate::http::answer;
 use crate::http::call::Call;
@@ -19,7 +19,20 @@ use crate::rejection::{Code, Rejection};
 const GZIP_BYTES_MIN: usize = 1_024;
 
 /// What is the same for every answer about a view.
-const VARY: &str = "accept, accept-encoding, authorization";
+pub(super) const VARY: HeaderValue =
+    HeaderValue::from_static("accept, accept-encoding, authorization");
+/// Up to where the view has read: how fresh the answer is.
+pub(super) const POSITION: HeaderName = HeaderName::from_static("x-position");
+
+/// How a document stands: what is the same of it for `GET`, `HEAD` and 304.
+pub(super) struct Standing {
+    /// Its tag, uncompressed.
+    pub(super) tag: String,
+    /// How long it may be kept.
+    pub(super) caching: HeaderValue,
+    /// The last event that is surely in it, or did not concern it; not told of what was.
+    pub(super) reached: Option<Position>,
+}
 
 /// The lines of a header that lists.
 fn lines<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<&'a str> {
@@ -61,7 +74,7 @@ pub(super) fn tag(document: &Document, definition: &str, version: Option<u32>) -
 }
 
 /// What the conditions of a request say about what is there.
-pub(super) fn judged(call: &Call, current: Option<&str>) -> Outcome {
+pub(super) fn judged(call: &Call, current: &str) -> Outcome {
     let headers = &call.head.headers;
     let (if_match, if_none_match) =
         (lines(headers, &header::IF_MATCH), lines(headers, &header::IF_NONE_MATCH));
@@ -70,7 +83,7 @@ pub(super) fn judged(call: &Call, current: Option<&str>) -> Outcome {
         Method::GET | Method::HEAD => Access::Read,
         _ => Access::Write,
     };
-    conditions.evaluate(access, current)
+    conditions.evaluate(access, Some(current))
 }
 
 /// Whether the client has a version already that it can compare.
@@ -79,12 +92,16 @@ pub(super) fn has_conditions(call: &Call) -> bool {
     headers.contains_key(header::IF_NONE_MATCH) || headers.contains_key(header::IF_MATCH)
 }
 
-fn marked(response: &mut Response, tag: &str, caching: HeaderValue) -> Result<(), Rejection> {
+fn marked(response: &mut Response, standing: Standing) -> Result<(), Rejection> {
     let headers = response.headers_mut();
-    let tag = HeaderValue::from_str(tag).map_err(|_| Rejection::plain(Code::Internal))?;
-    headers.insert(header::ETAG, tag);
-    headers.insert(header::CACHE_CONTROL, caching);
-    headers.insert(header::VARY, HeaderValue::from_static(VARY));
+    let value =
+        |text: &str| HeaderValue::from_str(text).map_err(|_| Rejection::plain(Code::Internal));
+    headers.insert(header::ETAG, value(&standing.tag)?);
+    headers.insert(header::CACHE_CONTROL, standing.caching);
+    headers.insert(header::VARY, VARY);
+    if let Some(reached) = standing.reached {
+        headers.insert(POSITION, value(&reached.to_string())?);
+    }
     Ok(())
 }
 
@@ -95,10 +112,10 @@ fn coded(tag: &str) -> String {
     format!("{inside};gzip\"")
 }
 
-fn not_modified(tag: &str, caching: HeaderValue) -> Result<Response, Rejection> {
+fn not_modified(standing: Standing) -> Result<Response, Rejection> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
-    marked(&mut response, tag, caching)?;
+    marked(&mut response, standing)?;
     Ok(response)
 }
 
@@ -106,25 +123,26 @@ fn not_modified(tag: &str, caching: HeaderValue) -> Result<Response, Rejection> 
 pub(super) fn answer(
     call: &Call,
     document: &Document,
-    tag: &str,
-    caching: HeaderValue,
+    mut standing: Standing,
 ) -> Result<Response, Rejection> {
     let headers = &call.head.headers;
-    if !reads_gzip(headers) && judged(call, Some(tag)) == Outcome::NotModified {
+    if !reads_gzip(headers) && judged(call, &standing.tag) == Outcome::NotModified {
         // Nobody will see the body: it need not be made.
-        return not_modified(tag, caching);
+        return not_modified(standing);
     }
     let (body, is_packed) = encoded(headers, document.to_json().into_bytes());
-    let tag = if is_packed { coded(tag) } else { tag.to_owned() };
-    match judged(call, Some(&tag)) {
-        Outcome::NotModified => not_modified(&tag, caching),
+    if is_packed {
+        standing.tag = coded(&standing.tag);
+    }
+    match judged(call, &standing.tag) {
+        Outcome::NotModified => not_modified(standing),
         Outcome::PreconditionFailed => {
-            let detail = format!("the document is {tag} now");
+            let detail = format!("the document is {} now", standing.tag);
             Err(Rejection::new(Code::PreconditionFailed, detail))
         }
         Outcome::Proceed => {
             let mut response = answer::bytes(200, answer::JSON, body);
-            marked(&mut response, &tag, caching)?;
+            marked(&mut response, standing)?;
             if is_packed {
                 let gzip = HeaderValue::from_static("gzip");
                 response.headers_mut().insert(header::CONTENT_ENCODING, gzip);

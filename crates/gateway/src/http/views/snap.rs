@@ -6,7 +6,6 @@ use axum::response::Response;
 use futures_util::FutureExt;
 use http::header;
 use promethean::Moment;
-use promethean::projection::query::Outcome;
 use promethean::projection::{Document, Past, Position};
 
 use super::{Named, called, moment, named, past, representation, watch};
@@ -68,18 +67,20 @@ async fn snap(call: &Call, named: Named) -> Result<Response, Rejection> {
     }
     if let Some(moment) = at {
         let document = then(&named, &key, moment).await?;
-        return shown(call, &named, document, version).await;
+        return shown(call, &named, (document, None), version).await;
     }
+    let before = named.projection.progress();
     let found = match watch::seconds(call)? {
         Some(time) => watch::until_other(call, &named, &key, version, time).await?,
         None => named.projection.get(&named.view, &key).await?,
     };
     match found {
-        Some(document) => shown(call, &named, document, version).await,
-        // A condition about something that is not there fails before anything else is said.
-        None if representation::judged(call, None) == Outcome::PreconditionFailed => {
-            Err(Rejection::plain(Code::PreconditionFailed))
+        Some(document) => {
+            let reached = named.projection.freshness(&before, &document);
+            shown(call, &named, (document, Some(reached)), version).await
         }
+        // Whatever conditions there are: what would be refused without them is refused as that
+        // (RFC 9110, 13.2.1).
         None => {
             let key: String = key.chars().take(200).collect();
             let detail = format!("view {} has no document of key {key:?}", named.view);
@@ -91,7 +92,7 @@ async fn snap(call: &Call, named: Named) -> Result<Response, Rejection> {
 async fn shown(
     call: &Call,
     named: &Named,
-    document: Document,
+    (document, reached): (Document, Option<Position>),
     version: Option<u32>,
 ) -> Result<Response, Rejection> {
     let caching = call.edge.settings.shelf.caching(&named.view);
@@ -101,7 +102,8 @@ async fn shown(
         None => document,
         Some(version) => named.projection.in_version(&named.view, document, version).await?,
     };
-    representation::answer(call, &document, &tag, caching)
+    let standing = representation::Standing { tag, caching, reached };
+    representation::answer(call, &document, standing)
 }
 
 /// The document at a moment, or a refusal that says why there is none.

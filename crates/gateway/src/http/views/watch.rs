@@ -53,8 +53,7 @@ pub(super) async fn until_other(
         progress.mark_unchanged();
         let (document, tag) = current(named, key, version).await?;
         let is_other = if representation::has_conditions(call) {
-            let is_same =
-                |tag: &str| representation::judged(call, Some(tag)) == Outcome::NotModified;
+            let is_same = |tag: &str| representation::judged(call, tag) == Outcome::NotModified;
             // With or without compression it is the same document.
             !tag.as_deref().is_some_and(|tag| {
                 is_same(tag) || is_same(&format!("{};gzip\"", tag.trim_end_matches('"')))
@@ -99,6 +98,14 @@ struct Watching {
     tenure: Tenure,
 }
 
+/// The id of what is told of a key without a document.
+const NOTHING: &str = "none";
+
+/// What was told last, by its id.
+fn told_by(id: &str) -> Option<String> {
+    (id != NOTHING).then(|| id.to_owned())
+}
+
 /// The document, and every other one that takes its place. Those in between two looks are passed
 /// over: it is a state, not a history.
 pub(super) fn stream(
@@ -111,7 +118,7 @@ pub(super) fn stream(
     let watching = Watching {
         progress: named.projection.watch(),
         tenure: Tenure::new(&call.edge, &call.principal),
-        told: resumed.filter(|id| !id.is_empty()).map(|id| Some(id.to_owned())),
+        told: resumed.filter(|id| !id.is_empty()).map(told_by),
         named,
         key,
         version,
@@ -151,7 +158,7 @@ impl Watching {
     async fn said(&self, document: Option<Document>, tag: Option<&str>) -> Option<String> {
         let Some(document) = document else {
             // Nothing is there: the id says so, for one who comes back.
-            return Some("event: deleted\ndata: null\nid: none\n\n".to_owned());
+            return Some(format!("event: deleted\ndata: null\nid: {NOTHING}\n\n"));
         };
         let document = match self.version {
             None => document,

@@ -165,6 +165,17 @@ impl Build {
         Ok(Self { cursors, ..build })
     }
 
+    /// Gives up a build that was being made.
+    pub(crate) fn discard(
+        &self,
+        connection: &mut Connection,
+        views: &[View],
+    ) -> Result<(), DatabaseError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        remove(&transaction, self, views)?;
+        Ok(transaction.commit()?)
+    }
+
     /// Puts the build that was made in the place of the live one: one transaction.
     pub(crate) fn switch(
         self,

@@ -84,14 +84,17 @@ fn text(report: &Report) -> String {
         line("304 of a snapshot", &serve.not_modified);
     }
     if let Some(past) = &report.past {
-        out += &format!(
-            "a key of 100 events as of: {:.0} us in {} events, {:.0} us in {}, ratio {:.2}\n",
-            past.short_median_us,
-            grouped(past.short_events),
-            past.long_median_us,
-            grouped(past.long_events),
-            past.ratio
-        );
+        for (by, medians) in [("append", &past.by_append), ("event", &past.by_event)] {
+            out += &format!(
+                "a key of 100 events as of, by {by}: {:.0} us in {} events, {:.0} us in {}, \
+                 ratio {:.2}\n",
+                medians.short_us,
+                grouped(past.short_events),
+                medians.long_us,
+                grouped(past.long_events),
+                medians.ratio
+            );
+        }
         out += &format!(
             "whole view as of now: {} keys/s; as of the middle: {} keys/s\n",
             grouped(past.whole_keys_per_s as u64),

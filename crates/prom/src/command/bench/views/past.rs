@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use promethean::projection::{Changelog, Projection, Views};
+use promethean::projection::{Changelog, Past, Projection, Views};
 use promethean::{Bus, Moment};
 use promethean_event::{Offset, Timestamp};
 use serde::Serialize;
@@ -19,11 +19,11 @@ const QUESTIONS: usize = 2_000;
 #[derive(Serialize)]
 pub(super) struct PastFigures {
     pub(super) short_events: u64,
-    pub(super) short_median_us: f64,
     pub(super) long_events: u64,
-    pub(super) long_median_us: f64,
-    /// The long log against the short one.
-    pub(super) ratio: f64,
+    /// What was known at a time: by append.
+    pub(super) by_append: Medians,
+    /// What had happened by a time: by event, which folds all events of the key.
+    pub(super) by_event: Medians,
     pub(super) keys: u64,
     /// As of now: most keys have not changed since.
     pub(super) whole_keys_per_s: f64,
@@ -31,11 +31,27 @@ pub(super) struct PastFigures {
     pub(super) whole_middle_keys_per_s: f64,
 }
 
+/// One question, in both logs.
+#[derive(Serialize)]
+pub(super) struct Medians {
+    pub(super) short_us: f64,
+    pub(super) long_us: f64,
+    /// The long log against the short one.
+    pub(super) ratio: f64,
+}
+
+impl Medians {
+    fn of(short_us: f64, long_us: f64) -> Self {
+        Self { short_us, long_us, ratio: long_us / short_us }
+    }
+}
+
 pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures> {
     let keys = events;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let bus = runtime.block_on(Bus::open(path.join("past")))?;
     let pieces = EVENTS_OF_SUBJECT;
+    let appended = std::cell::RefCell::new(Vec::with_capacity(pieces));
     let fill = |from: usize, to: usize| {
         runtime.block_on(async {
             for piece in 0..pieces {
@@ -46,7 +62,9 @@ pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures>
                 publish(&bus, begin..end, keys).await?;
                 if from == 0 {
                     let subjects = (0..SUBJECTS).map(|n| event(&format!("subject:{n}"), piece));
-                    bus.publish_batch(subjects.collect::<Result<_, _>>()?).await?;
+                    let published = bus.publish_batch(subjects.collect::<Result<_, _>>()?).await?;
+                    let time = published.first().map(|published| published.appended_at);
+                    appended.borrow_mut().extend(time);
                 }
             }
             Ok::<_, anyhow::Error>(())
@@ -56,9 +74,17 @@ pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures>
     let views = runtime.block_on(Views::open(&bus, path.join("past.db")))?;
     let changelog = Changelog::new(view("processes"), TOPIC).batch(BATCH);
     let projection = runtime.block_on(views.changelog(changelog))?;
-    let short = questions(&runtime, &projection)?;
+    let appended = appended.take();
+    // Anywhere in the history of a key.
+    let known = |n: usize| {
+        let time = appended.get(n * 7919 % pieces).copied();
+        Moment::Appended(time.unwrap_or(Timestamp::from_millis(0)))
+    };
+    let happened = |n: usize| Moment::Happened(Timestamp::from_millis((n * 7919 % pieces) as u64));
+    let ask = |moment: &dyn Fn(usize) -> Moment| questions(&runtime, &projection, moment);
+    let (short_known, short_happened) = (ask(&known)?, ask(&happened)?);
     fill(events, events * 10)?;
-    let long = questions(&runtime, &projection)?;
+    let (long_known, long_happened) = (ask(&known)?, ask(&happened)?);
     let now = Moment::Appended(Timestamp::from_millis(u64::MAX / 2));
     let (count, whole) = whole(&runtime, &projection, now)?;
     let middle = Moment::Offset(Offset::new(events as u64 * 5));
@@ -67,10 +93,9 @@ pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures>
     runtime.block_on(bus.close());
     Ok(PastFigures {
         short_events: events as u64,
-        short_median_us: short,
         long_events: events as u64 * 10,
-        long_median_us: long,
-        ratio: long / short,
+        by_append: Medians::of(short_known, long_known),
+        by_event: Medians::of(short_happened, long_happened),
         keys: count,
         whole_keys_per_s: whole,
         whole_middle_keys_per_s: whole_middle,
@@ -78,15 +103,18 @@ pub(super) fn measure(path: &Path, events: usize) -> anyhow::Result<PastFigures>
 }
 
 /// The median time of a question about a key of a hundred events, in microseconds; warm.
-fn questions(runtime: &Runtime, projection: &Projection) -> anyhow::Result<f64> {
+fn questions(
+    runtime: &Runtime,
+    projection: &Projection,
+    moment: &dyn Fn(usize) -> Moment,
+) -> anyhow::Result<f64> {
     let mut figures = Vec::with_capacity(QUESTIONS);
     for n in 0..QUESTIONS + SUBJECTS {
         let key = format!("subject:{}", n % SUBJECTS);
-        // Anywhere in its history.
-        let back = (n * 7919) % 100;
-        let time = Moment::Happened(Timestamp::from_millis(back as u64));
+        let time = moment(n);
         let (found, elapsed) = timed(|| runtime.block_on(projection.at("processes", &key, time)));
-        found?;
+        let found = found?;
+        anyhow::ensure!(matches!(found, Past::Document { .. }), "{key} as of {time:?}: {found:?}");
         if n >= SUBJECTS {
             figures.push(elapsed.as_secs_f64() * 1e6);
         }

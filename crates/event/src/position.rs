@@ -1,8 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use promethean_event::{Offset, Partition, Topic};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Event, Offset, Partition, Topic};
 
 /// Where an event stands: `topic/partition/offset`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,6 +20,14 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a position; write topic/partition/offset, such as orders/0/42")]
 pub struct PositionError(String);
+
+impl Position {
+    /// Where an event stands.
+    pub fn of(event: &Event) -> Self {
+        let &Event { ref topic, partition, offset, .. } = event;
+        Self { topic: topic.clone(), partition, offset }
+    }
+}
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
