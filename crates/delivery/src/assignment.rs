@@ -184,6 +184,37 @@ mod tests {
         }
     }
 
+    /// As large as it may become: members come and go, alone and by the hundred, and every time no
+    /// more moves than has to. (The first assignment of all is timed by the bench.)
+    #[test]
+    fn ten_thousand_members_and_a_hundred_thousand_lanes() {
+        const LANES: usize = 100_000;
+        let mut members: Vec<u64> = (0..10_000).collect();
+        let mut owners: Vec<Option<usize>> = (0..LANES).map(|lane| Some(lane % 10_000)).collect();
+        let mut next_member = 10_000;
+        for (leave, join) in [(0, 1), (1, 0), (1, 1), (300, 0), (0, 300), (17, 5), (1, 0), (0, 9)] {
+            // Those who leave stand all over the list.
+            let stays = |index: usize| index % 31 != 7 || index / 31 >= leave;
+            let mut places_of = alloc::vec![None; members.len()];
+            let mut staying = Vec::new();
+            for (index, member) in members.iter().enumerate().filter(|(index, _)| stays(*index)) {
+                places_of[index] = Some(staying.len());
+                staying.push(*member);
+            }
+            staying.extend(next_member..next_member + join);
+            next_member += join;
+            let kept: Vec<Option<usize>> =
+                owners.iter().map(|owner| owner.and_then(|owner| places_of[owner])).collect();
+            let mut held = alloc::vec![0; staying.len()];
+            kept.iter().flatten().for_each(|owner| held[*owner] += 1);
+            let next = assign(&places(&kept), &staying);
+            assert!(is_balanced(&loads(&next, staying.len())));
+            let moved = next.iter().zip(&kept).filter(|(new, old)| new != old).count();
+            assert_eq!(moved, moves_min(&held, LANES), "{leave} leave, {join} join");
+            (members, owners) = (staying, next);
+        }
+    }
+
     #[test]
     fn nobody_gets_nothing() {
         assert_eq!(assign(&places(&[None, None]), &[]), [None, None]);

@@ -26,6 +26,14 @@ impl Clock {
         self.epoch_ms + self.elapsed().as_millis() as u64
     }
 
+    /// The later of that and what the machine's clock shows: by this, credentials end. A machine that
+    /// slept, or was moved, has a clock that knows of it; one that was set back is not believed.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others take")]
+    pub(crate) fn latest_ms(&self) -> u64 {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.now_ms().max(wall.as_millis() as u64)
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.now_ms())
     }

@@ -1,3 +1,6 @@
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,13 +8,14 @@ use std::time::Duration;
 use promethean::store::Put;
 use promethean::{Bus, PublishOptions};
 use promethean_event::{EventId, Key, Payload, Topic};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, Semaphore, watch};
 
-use crate::access::{AuthFailure, Principal};
+use crate::access::{AuthFailure, Authenticator, Principal};
 use crate::attendance::{Attendance, Presence};
 use crate::clock::Clock;
+use crate::limits::{BODY_ROOM_BYTES, JWKS_RETRY_MS};
 use crate::metrics::Metrics;
-use crate::quota::{Buckets, Refusal};
+use crate::quota::{Bucket, Buckets, Refusal};
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
 
@@ -30,9 +34,15 @@ pub(crate) struct Edge {
     pub(crate) rights: watch::Sender<u64>,
     /// How many WebSockets each subject has open.
     pub(crate) attendance: Arc<Attendance>,
+    /// Room for bodies of requests, in [`BODY_ROOM_BYTES`].
+    pub(crate) bodies: Arc<Semaphore>,
+    /// Held by whoever fetches the keys of the issuer.
+    fetching: Mutex<()>,
     topics: Option<Buckets<Topic>>,
     principals: Option<Buckets<Arc<str>>>,
     strangers: Option<Buckets<IpAddr>>,
+    taken_topics: Option<Buckets<Topic>>,
+    taken_principals: Option<Buckets<Arc<str>>>,
 }
 
 impl Edge {
@@ -42,11 +52,15 @@ impl Edge {
             topics: settings.rates.topic.map(Buckets::new),
             principals: settings.rates.principal.map(Buckets::new),
             strangers: settings.rates.auth_failures.map(Buckets::new),
+            taken_topics: settings.rates.delivery.topic.map(Buckets::new),
+            taken_principals: settings.rates.delivery.principal.map(Buckets::new),
             clock: Clock::start(),
             metrics: Metrics::default(),
             draining: watch::Sender::new(false),
             rights: watch::Sender::new(0),
             attendance: Arc::default(),
+            fetching: Mutex::default(),
+            bodies: Arc::new(Semaphore::new(settings.bounds.bodies_bytes / BODY_ROOM_BYTES)),
             epoch,
             settings,
             bus,
@@ -64,7 +78,7 @@ impl Edge {
 
     /// Whose credential it is. All failures look the same from outside; only too many of them
     /// from one address are told apart.
-    pub(crate) fn authenticate(
+    pub(crate) async fn authenticate(
         &self,
         credential: &str,
         peer: IpAddr,
@@ -72,7 +86,7 @@ impl Edge {
         let Access::Required(authenticator) = &self.settings.access else {
             return Ok(Principal::anonymous());
         };
-        let failure = match authenticator.authenticate(credential, self.clock.now_ms()) {
+        let failure = match self.known_or_fetched(authenticator, credential).await {
             Ok(principal) => return Ok(principal),
             Err(failure) => failure,
         };
@@ -91,6 +105,59 @@ impl Edge {
             return Err(Rejection::plain(Code::RateLimited).after_ms(millis(wait)));
         }
         Err(Rejection::plain(Code::Unauthorized))
+    }
+
+    /// The same, after the keys of the issuer were fetched if they are needed. One fetches at a
+    /// time; those who come meanwhile wait for it, and do not fetch again.
+    async fn known_or_fetched(
+        &self,
+        authenticator: &Authenticator,
+        credential: &str,
+    ) -> Result<Principal, AuthFailure> {
+        let look = || authenticator.authenticate(credential, self.clock.latest_ms());
+        let needs_keys = matches!(look(), Err(AuthFailure::NeedsKeys));
+        if !needs_keys || self.settings.key_source.is_none() {
+            return look();
+        }
+        let _one_at_a_time = self.fetching.lock().await;
+        if matches!(look(), Err(AuthFailure::NeedsKeys)) {
+            self.fetch_keys(authenticator).await;
+        }
+        look()
+    }
+
+    /// Keeps the keys of the issuer fresh, for as long as it is polled.
+    pub(crate) async fn keep_keys(&self) -> Infallible {
+        let (Access::Required(authenticator), Some(_)) =
+            (&self.settings.access, &self.settings.key_source)
+        else {
+            return pending().await;
+        };
+        let mut ticks = tokio::time::interval(Duration::from_millis(JWKS_RETRY_MS));
+        loop {
+            ticks.tick().await;
+            let _one_at_a_time = self.fetching.lock().await;
+            if authenticator.jwt().is_some_and(|jwt| jwt.keys_are_old(self.clock.latest_ms())) {
+                self.fetch_keys(authenticator).await;
+            }
+        }
+    }
+
+    async fn fetch_keys(&self, authenticator: &Authenticator) {
+        let (Some(source), Some(jwt)) = (&self.settings.key_source, authenticator.jwt()) else {
+            return;
+        };
+        match source.fetch(self.settings.bounds.keys).await {
+            Ok(document) => {
+                if let Err(error) = jwt.keys_fetched(&document, self.clock.latest_ms()) {
+                    tracing::warn!(%error, "the issuer has no keys for us; the old ones stay");
+                }
+            }
+            Err(error) => {
+                jwt.keys_failed(self.clock.latest_ms());
+                tracing::warn!(error = &error as &dyn Error, "no keys of the issuer this time");
+            }
+        }
     }
 
     /// What somebody who was accepted may do now; `None` if that was taken back.
@@ -115,7 +182,8 @@ impl Edge {
         self.attendance.enter(principal.subject(), max).map(Some)
     }
 
-    /// Takes events out of the buckets of a principal and of the topics they are for.
+    /// Takes events out of the buckets of a principal and of the topics they are for: out of all of
+    /// them, or out of none. What was refused must not use up what others may send.
     pub(crate) fn admit<'a>(
         &self,
         principal: &Principal,
@@ -123,17 +191,54 @@ impl Edge {
         events: u32,
     ) -> Result<(), Rejection> {
         let now = self.clock.elapsed();
+        let subject: Arc<str> = principal.subject().into();
         if let Some(buckets) = &self.principals {
-            let taken = buckets.take(&principal.subject().into(), now, events);
+            let taken = buckets.take(&subject, now, events);
             taken.map_err(|refusal| limited("this token", refusal))?;
         }
-        if let Some(buckets) = &self.topics {
-            for topic in topics {
-                let taken = buckets.take(topic, now, 1);
-                taken.map_err(|refusal| limited("this topic", refusal))?;
+        let Some(buckets) = &self.topics else {
+            return Ok(());
+        };
+        // All of a topic at once: one by one, more than it can ever take would be told to wait.
+        let wanted = counted(topics);
+        for (index, (topic, count)) in wanted.iter().enumerate() {
+            if let Err(refusal) = buckets.take(topic, now, *count) {
+                let taken = wanted.iter().take(index);
+                taken.for_each(|(topic, count)| buckets.put_back(topic, *count));
+                if let Some(buckets) = &self.principals {
+                    buckets.put_back(&subject, events);
+                }
+                return Err(limited("this topic", refusal));
             }
         }
         Ok(())
+    }
+
+    /// How long nothing more should be delivered after these events were; nothing if it goes on at
+    /// once. `connection` is the bucket of the connection they went over.
+    pub(crate) fn pace<'a>(
+        &self,
+        principal: &Principal,
+        connection: &mut Bucket,
+        topics: impl Iterator<Item = &'a Topic>,
+    ) -> Option<Duration> {
+        let rates = self.settings.rates.delivery;
+        if !rates.is_any() {
+            return None;
+        }
+        let now = self.clock.elapsed();
+        let delivered = counted(topics);
+        let events = delivered.iter().map(|(_, count)| *count).sum();
+        let mut wait =
+            rates.connection.map_or(Duration::ZERO, |rate| connection.charge(rate, now, events));
+        if let Some(buckets) = &self.taken_principals {
+            wait = wait.max(buckets.charge(&principal.subject().into(), now, events));
+        }
+        if let Some(buckets) = &self.taken_topics {
+            let waits = delivered.iter().map(|(topic, count)| buckets.charge(topic, now, *count));
+            wait = waits.fold(wait, Duration::max);
+        }
+        (wait > Duration::ZERO).then_some(wait)
     }
 
     /// How events are published: as durably as the most demanding of their topics.
@@ -166,6 +271,20 @@ impl Edge {
         }
         self.metrics.published.add(topic.as_str(), "", count);
     }
+}
+
+/// Each topic with how often it is there. Most batches are of one.
+fn counted<'a>(topics: impl Iterator<Item = &'a Topic>) -> Vec<(Topic, u32)> {
+    let mut all: Vec<&Topic> = topics.collect();
+    all.sort_unstable();
+    let mut counted: Vec<(Topic, u32)> = Vec::new();
+    for topic in all {
+        match counted.last_mut() {
+            Some((known, count)) if known == topic => *count += 1,
+            _ => counted.push((topic.clone(), 1)),
+        }
+    }
+    counted
 }
 
 /// Waits until the server is told to stop. The sender lives as long as the edge.

@@ -17,6 +17,8 @@ mod indoor;
 
 mod tls;
 
+mod progress;
+
 mod session;
 
 mod command;
@@ -26,6 +28,8 @@ mod http;
 mod edge;
 
 pub mod access;
+
+mod issuer;
 
 pub mod quota;
 
@@ -50,7 +54,10 @@ mod clock;
 pub mod limits;
 
 pub use indoor::Indoor;
+pub use issuer::{FetchError, KeySource, KeySourceError};
 pub use listener::{Server, ServerHandle, StartError};
-pub use settings::{Access, Bounds, PORT, Rates, Settings, SettingsError, TlsFiles, Waived};
+pub use settings::{
+    Access, Bounds, DeliveryRates, PORT, Rates, Settings, SettingsError, TlsFiles, Waived,
+};
 pub use shelf::{CACHE_CONTROL, Shelf};
 pub use tls::TlsError;

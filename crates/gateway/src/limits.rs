@@ -49,6 +49,8 @@ pub const FILTER_REGEX_BYTES_MAX: usize = 256 * 1024;
 
 /// Largest body of a request with one event.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Room for bodies is given out in pieces of this.
+pub const BODY_ROOM_BYTES: usize = 4 * 1024;
 /// Largest body of a request with many events.
 pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest `Idempotency-Key`.

@@ -2,10 +2,12 @@
 //! the head of a request, its body; hyper's own timer for heads is off unless it is given one.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -24,7 +26,8 @@ use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Peer};
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
-use crate::settings::{Access, Settings, SettingsError};
+use crate::progress::{Late, Progress};
+use crate::settings::{Access, Settings, SettingsError, Waived};
 use crate::tls::{Tls, TlsError};
 
 /// Why a server does not start.
@@ -121,6 +124,7 @@ impl Server {
     /// Serves until it is stopped, then lets connections finish within the drain time.
     pub async fn run(self) {
         let Self { edge, listeners, tls } = self;
+        warn_of_waived(&edge.settings);
         let router = http::router(&edge);
         let doors = Arc::new(Doors::default());
         let mut accepting = JoinSet::new();
@@ -134,7 +138,11 @@ impl Server {
             };
             accepting.spawn(serve.accept(listener));
         }
-        stopped(&mut draining).await;
+        tokio::select! {
+            () = stopped(&mut draining) => {}
+            never = edge.keep_keys() => match never {},
+            never = remind(&edge.settings) => match never {},
+        }
         // Requests end with their tasks, WebSockets with their doors.
         let finish = async {
             while accepting.join_next().await.is_some() {}
@@ -265,6 +273,8 @@ impl Serve {
             request.extensions_mut().insert(peer.clone());
             router.clone().call(request)
         });
+        let late = Late::default();
+        let stream = Progress::new(stream, self.edge.settings.bounds.stalled, late.clone());
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.edge.settings.bounds.head)
@@ -276,12 +286,39 @@ impl Serve {
         tokio::pin!(connection);
         let mut draining = self.edge.draining.subscribe();
         tokio::select! {
-            ended = connection.as_mut() => return log_end(address, ended),
+            ended = connection.as_mut() => {
+                if ended.as_ref().is_err_and(hyper::Error::is_timeout) {
+                    late.set();
+                }
+                return log_end(address, ended);
+            }
             () = stopped(&mut draining) => connection.as_mut().graceful_shutdown(),
         }
         log_end(address, connection.await);
     }
 }
+
+/// What an operator has waived is said again and again: it is not to be forgotten.
+async fn remind(settings: &Settings) -> Infallible {
+    loop {
+        tokio::time::sleep(REMIND).await;
+        warn_of_waived(settings);
+    }
+}
+
+fn warn_of_waived(settings: &Settings) {
+    let Waived { auth, tls } = settings.waived;
+    let is_reachable = settings.listen.iter().any(|address| !address.ip().is_loopback());
+    if auth {
+        tracing::warn!("whoever can reach this server may do anything: --insecure-no-auth");
+    }
+    if tls && settings.tls.is_none() && is_reachable {
+        tracing::warn!("whoever is on the way can read and change all: --insecure-no-tls");
+    }
+}
+
+/// So often.
+const REMIND: Duration = Duration::from_secs(60);
 
 fn log_end(peer: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {

@@ -79,6 +79,20 @@ impl Bucket {
         Ok(())
     }
 
+    /// Takes `weight` out, also if it is not there: what was done cannot be refused. Says how long
+    /// nothing more should be done.
+    pub fn charge(&mut self, rate: Rate, now: Duration, weight: u32) -> Duration {
+        let now = nanos(now);
+        self.full_at_ns = self.full_at_ns.max(now).saturating_add(rate.cost_ns(weight));
+        let latest = now.saturating_add(rate.cost_ns(rate.burst));
+        Duration::from_nanos(self.full_at_ns.saturating_sub(latest))
+    }
+
+    /// Puts back what was taken, since another bucket did not let it through.
+    pub fn put_back(&mut self, rate: Rate, weight: u32) {
+        self.full_at_ns = self.full_at_ns.saturating_sub(rate.cost_ns(weight));
+    }
+
     /// Whether the bucket is as good as new.
     pub fn is_full(&self, now: Duration) -> bool {
         self.full_at_ns <= nanos(now)
@@ -146,6 +160,28 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
         Ok(())
     }
 
+    /// Takes `weight` out of the bucket of `name`, also if it is not there, and says how long nothing
+    /// more should be done.
+    pub fn charge(&self, name: &K, now: Duration, weight: u32) -> Duration {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.make_room(self.rate, self.max, now);
+        let full = kept.named.len() >= self.max;
+        let Kept { named, overflow, .. } = &mut *kept;
+        let bucket = match named.get_mut(name) {
+            Some(bucket) => bucket,
+            None if full => overflow,
+            None => named.entry(name.clone()).or_default(),
+        };
+        bucket.charge(self.rate, now, weight)
+    }
+
+    /// Puts back what was taken out of the bucket of `name`.
+    pub fn put_back(&self, name: &K, weight: u32) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Kept { named, overflow, .. } = &mut *kept;
+        named.get_mut(name).unwrap_or(overflow).put_back(self.rate, weight);
+    }
+
     /// How many buckets are kept.
     pub fn len(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).named.len()
@@ -207,6 +243,36 @@ mod tests {
         // Once they are full again they make room, and are not remembered.
         assert_eq!(buckets.take(&7777, MS(5000), 1), Ok(()));
         assert_eq!(buckets.len(), 1);
+    }
+
+    #[test]
+    fn what_was_done_is_waited_for_afterwards() {
+        let rate = Rate::new(10, 3).unwrap();
+        let mut bucket = Bucket::default();
+        assert_eq!(bucket.charge(rate, MS(0), 3), MS(0));
+        assert_eq!(bucket.charge(rate, MS(0), 20), MS(2000));
+        assert_eq!(bucket.take(rate, MS(2000), 1), Err(Refusal::Wait(MS(100))));
+        assert_eq!(bucket.charge(rate, MS(2100), 1), MS(0));
+        let buckets = Buckets::with_max(rate, 1);
+        assert_eq!(buckets.charge(&"a", MS(0), 4), MS(100));
+        assert_eq!(buckets.charge(&"b", MS(0), 4), MS(100), "names beyond the table share one");
+        assert_eq!(buckets.charge(&"c", MS(0), 1), MS(200));
+    }
+
+    #[test]
+    fn what_is_put_back_can_be_taken_again() {
+        let rate = Rate::new(10, 3).unwrap();
+        let mut bucket = Bucket::default();
+        assert_eq!(bucket.take(rate, MS(5000), 2), Ok(()));
+        let before = bucket;
+        assert_eq!(bucket.take(rate, MS(5000), 1), Ok(()));
+        bucket.put_back(rate, 1);
+        assert_eq!(bucket, before);
+        let buckets = Buckets::new(rate);
+        assert_eq!(buckets.take(&"a", MS(0), 3), Ok(()));
+        buckets.put_back(&"a", 3);
+        assert_eq!(buckets.take(&"a", MS(0), 3), Ok(()));
+        assert!(buckets.take(&"a", MS(0), 1).is_err());
     }
 
     #[test]

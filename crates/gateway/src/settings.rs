@@ -9,6 +9,7 @@ use promethean::store::Durability;
 use promethean_event::Topic;
 
 use crate::access::Authenticator;
+use crate::issuer::KeySource;
 use crate::limits::AUTH_FAILURES_MAX;
 use crate::quota::Rate;
 use crate::shelf::Shelf;
@@ -43,6 +44,25 @@ pub struct Waived {
     pub tls: bool,
 }
 
+/// How many events somebody may get. `None`: as many as they take. What is beyond it is not lost: it
+/// comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryRates {
+    /// Over one connection.
+    pub connection: Option<Rate>,
+    /// By one principal, over all its connections.
+    pub principal: Option<Rate>,
+    /// Of one topic, to all who get it.
+    pub topic: Option<Rate>,
+}
+
+impl DeliveryRates {
+    /// Whether there is any.
+    pub(crate) const fn is_any(&self) -> bool {
+        self.connection.is_some() || self.principal.is_some() || self.topic.is_some()
+    }
+}
+
 /// How often somebody may publish, or be wrong. `None`: as often as they like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
@@ -54,12 +74,15 @@ pub struct Rates {
     pub topic: Option<Rate>,
     /// Credentials of one address that are not accepted. Default: 10 in a minute.
     pub auth_failures: Option<Rate>,
+    /// Events that come. Default: as many as are taken.
+    pub delivery: DeliveryRates,
 }
 
 impl Default for Rates {
     fn default() -> Self {
         let auth_failures = Rate::per_minute(AUTH_FAILURES_MAX).ok();
-        Self { connection: None, principal: None, topic: None, auth_failures }
+        let delivery = DeliveryRates::default();
+        Self { connection: None, principal: None, topic: None, auth_failures, delivery }
     }
 }
 
@@ -89,6 +112,8 @@ pub struct Bounds {
     pub subscriptions: usize,
     /// Bytes waiting to be sent on one connection. Default 16 MiB.
     pub outbox_bytes: usize,
+    /// Bytes of all bodies that are being read or worked on. Default 256 MiB.
+    pub bodies_bytes: usize,
     /// TCP and TLS must be done after this. Default 5 s.
     pub handshake: Duration,
     /// The head of a request must be there after this. Default 5 s.
@@ -103,8 +128,10 @@ pub struct Bounds {
     pub ping: Duration,
     /// A WebSocket that says nothing is closed after this. Default 60 s.
     pub idle: Duration,
-    /// A WebSocket that takes nothing is closed after this. Default 30 s.
+    /// A connection that takes nothing is closed after this. Default 30 s.
     pub stalled: Duration,
+    /// The keys of an issuer must be there after this. Default 5 s.
+    pub keys: Duration,
     /// Acks are still taken so long after a token has expired or was taken back. Default 5 s.
     pub expired: Duration,
     /// A WebSocket whose publishes are all refused for their rate is closed after this. Default
@@ -122,6 +149,7 @@ impl Default for Bounds {
             connections_per_subject: 50,
             subscriptions: 100,
             outbox_bytes: 16 * 1024 * 1024,
+            bodies_bytes: 256 * 1024 * 1024,
             handshake: Duration::from_secs(5),
             head: Duration::from_secs(5),
             body_idle: Duration::from_secs(5),
@@ -130,6 +158,7 @@ impl Default for Bounds {
             ping: Duration::from_secs(20),
             idle: Duration::from_secs(60),
             stalled: Duration::from_secs(30),
+            keys: Duration::from_secs(5),
             expired: Duration::from_secs(5),
             abuse: Duration::from_secs(10),
             drain: Duration::from_secs(8),
@@ -144,6 +173,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Who gets in.
     pub access: Access,
+    /// Where the keys of the issuer of JSON Web Tokens are fetched. Default: nowhere.
+    pub key_source: Option<KeySource>,
     /// Certificate and key. Default: none, plain text.
     pub tls: Option<TlsFiles>,
     /// What was waived. Default: nothing.
@@ -192,6 +223,7 @@ impl Settings {
                 SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), PORT),
             ],
             access,
+            key_source: None,
             tls: None,
             waived: Waived::default(),
             origins: Vec::new(),

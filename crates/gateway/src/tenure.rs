@@ -30,7 +30,7 @@ impl Tenure {
 
     /// Whether it has not ended yet.
     pub(crate) fn lasts(&self) -> bool {
-        let expired = self.principal.is_expired(self.edge.clock.now_ms());
+        let expired = self.principal.is_expired(self.edge.clock.latest_ms());
         !expired && self.edge.standing(&self.principal).is_some_and(|now| now == self.principal)
     }
 

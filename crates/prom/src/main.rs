@@ -28,6 +28,8 @@ mod failure;
 
 mod output;
 
+mod logging;
+
 mod template;
 
 #[cfg(test)]

@@ -177,6 +177,7 @@ fn config() {
     let tables = [
         ("ServerTable", "[server]"),
         ("StoreTable", "[store]"),
+        ("RatesTable", "[server.rates]"),
         ("AuthTable", "[auth]"),
         ("JwtTable", "[auth.jwt]"),
         ("TopicTable", "[topic.\"NAME\"] and [defaults.topic]"),

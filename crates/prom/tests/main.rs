@@ -17,6 +17,7 @@ mod hubs;
 mod kills;
 mod lint;
 mod log;
+mod logs;
 mod manifest;
 mod operate;
 mod project;

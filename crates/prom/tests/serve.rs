@@ -115,3 +115,58 @@ fn secrets_that_others_can_read_are_refused() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("chmod 600"));
 }
+
+/// RELIABILITY 4.3: what could be guessed, or fetched from anywhere, is refused before anything is
+/// bound.
+#[test]
+fn weak_or_careless_keys_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (data, short) = (path("data"), path("short"));
+    std::fs::write(&short, "only thirty-one bytes, not more").unwrap();
+    std::fs::set_permissions(&short, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let jwt = ["--jwt-issuer", "https://issuer", "--jwt-audience", "bus"];
+    for (more, words) in [
+        (&["--jwt-secret-file", short.as_str()][..], "32 at least"),
+        (&["--jwks-url", "http://issuer.example/keys"], "https"),
+        (&["--jwks-url", "file:///etc/passwd"], "https"),
+        (&["--jwks-url", "https://a:b@issuer.example/keys"], "without a user"),
+        (&[], "--jwks-url"),
+    ] {
+        let arguments =
+            [&["serve", "--data", &data, "--listen", "127.0.0.1:0"], &jwt[..], more].concat();
+        let refused = prom(&arguments);
+        assert_eq!(refused.status.code(), Some(78), "{more:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
+    }
+}
+
+/// What the manifest forbids is forbidden, whatever a token says.
+#[test]
+fn rules_of_the_manifest_hold_for_every_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("prom.toml");
+    let write = |rules: &str| {
+        std::fs::write(&config, format!("[auth]\nrules = [{rules}]\n")).unwrap();
+    };
+    let data = folder.path().join("data");
+    let arguments = [
+        "serve",
+        "-f",
+        config.to_str().unwrap(),
+        "--data",
+        data.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    write("\"!publish:secret.**\"");
+    let server = Server::start(&arguments);
+    let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
+    assert!(server.post("/publish/open", &token, "1").starts_with("HTTP/1.1 201"));
+    assert!(server.post("/publish/secret.a", &token, "1").starts_with("HTTP/1.1 403"));
+    assert_eq!(server.stop(), Some(0));
+    write("\"!publish\"");
+    let refused = prom(&arguments);
+    assert_eq!(refused.status.code(), Some(78), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("auth.rules"), "{}", stderr(&refused));
+}

@@ -5,6 +5,9 @@ use super::pattern::{GroupGlob, covers, overlap};
 use super::scope::{self, ScopeError};
 use crate::limits::RULES_MAX;
 
+/// What the topic of the dead letters of a topic begins with.
+const DEAD_LETTER_PREFIX: &str = "dlq.";
+
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -61,6 +64,9 @@ pub enum PolicyError {
     /// Too many rules.
     #[error("{0} rules are too many; {RULES_MAX} at most")]
     TooMany(usize),
+    /// A rule that is no scope.
+    #[error("{0:?} is not a scope, such as publish:user.{{sub}}.**")]
+    Rule(String),
     /// The subject cannot stand for `{sub}`.
     #[error("the subject cannot be a segment of a topic")]
     Subject,
@@ -108,7 +114,9 @@ impl Policy {
         if publishes_as_the_system(action, resource) {
             return false;
         }
-        let denied = self.of(Effect::Deny).any(|right| right.touches(action, resource));
+        let denied = self
+            .of(Effect::Deny)
+            .any(|right| right.touches(action, resource) || right.touches_dead(action, resource));
         !denied && self.of(Effect::Allow).any(|right| right.grants(action, resource))
     }
 
@@ -143,6 +151,32 @@ impl Right {
     /// Whether it is a right to a part of the resource.
     fn touches(&self, action: Action, resource: Resource<'_>) -> bool {
         self.applies(action, resource, overlap)
+    }
+
+    /// Whether the resource holds dead letters of what it names: those are copies of its events, so
+    /// that who is denied the one is denied the other.
+    fn touches_dead(&self, action: Action, resource: Resource<'_>) -> bool {
+        let Self::Subscribe { topics, group } = self else {
+            return false;
+        };
+        if action.area().is_some() || action == Action::Publish {
+            return false;
+        }
+        let dead = match resource {
+            Resource::Topic(topic, _) => {
+                let original = topic.as_str().strip_prefix(DEAD_LETTER_PREFIX);
+                let original = original.and_then(|name| Topic::new(name).ok());
+                original.is_some_and(|original| topics.matches(&original))
+            }
+            // A name that is too long for a pattern could still be one of those that are asked for.
+            Resource::Pattern(pattern, _) => {
+                let named = |name: &str| Pattern::new(&format!("{DEAD_LETTER_PREFIX}{name}"));
+                let dead = named(topics.as_str()).or_else(|_| named("**"));
+                dead.is_ok_and(|dead| overlap(&dead, pattern))
+            }
+            Resource::Server => false,
+        };
+        dead && for_group(group.as_ref(), resource)
     }
 
     fn applies(
@@ -198,6 +232,17 @@ pub struct RuleTemplate {
 }
 
 impl RuleTemplate {
+    /// Reads a scope, with `!` before it to forbid. Checked with a plain name in the place of
+    /// `{sub}`.
+    pub fn read(text: &str) -> Result<Self, PolicyError> {
+        let template = match text.strip_prefix(scope::DENY) {
+            Some(scope) => Self { effect: Effect::Deny, scope: scope.to_owned() },
+            None => Self { effect: Effect::Allow, scope: text.to_owned() },
+        };
+        template.rule_for("somebody")?;
+        Ok(template)
+    }
+
     /// The rule for one subject. A subject that is not a plain name is refused rather than
     /// escaped: with a dot or a star in it, it would reach into the topics of others.
     pub fn rule_for(&self, subject: &str) -> Result<Rule, PolicyError> {
@@ -210,7 +255,9 @@ impl RuleTemplate {
         } else {
             self.scope.clone()
         };
-        let rule = scope::read(&text)?.ok_or(PolicyError::Subject)?;
+        // A scope that forbids cannot be turned into one that allows.
+        let rule = scope::read(&text)?.filter(|rule| rule.effect == Effect::Allow);
+        let rule = rule.ok_or_else(|| PolicyError::Rule(self.scope.chars().take(64).collect()))?;
         Ok(Rule { effect: self.effect, right: rule.right })
     }
 }

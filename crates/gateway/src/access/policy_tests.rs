@@ -10,7 +10,8 @@ fn group(name: &str) -> GroupName {
 }
 
 fn rule(effect: Effect, scope: &str) -> Rule {
-    Rule { effect, ..scope::read(scope).unwrap().unwrap() }
+    let read = scope::read(scope).unwrap().unwrap();
+    Rule { effect, right: read.right }
 }
 
 fn policy(allow: &[&str], deny: &[&str]) -> Policy {
@@ -67,6 +68,27 @@ fn patterns_are_allowed_whole_or_not() {
     assert!(!some.allows_some(Action::Read, &Pattern::new("b.**").unwrap()));
 }
 
+/// NATS 2026-26 (GHSA-7qmq): copies of what was denied could be read. Dead letters are copies.
+#[test]
+fn who_is_denied_a_topic_is_denied_its_dead_letters() {
+    let most = policy(&["subscribe:**", "publish:**"], &["subscribe:secret.**"]);
+    let may = |name: &str| most.allows(Action::Read, Resource::Topic(&topic(name), None));
+    assert!(may("open.a") && may("dlq.open.a") && may("dlq.secretive"));
+    assert!(!may("secret.a") && !may("dlq.secret.a") && !may("dlq.secret"));
+    let all_of = |text| {
+        let pattern = Pattern::new(text).unwrap();
+        most.allows(Action::Subscribe, Resource::Pattern(&pattern, Some(&group("g"))))
+    };
+    assert!(all_of("dlq.open.**"));
+    assert!(!all_of("dlq.**") && !all_of("dlq.*.a") && !all_of("dlq.secret.a"));
+    // A deny for one group is one for that group only, and none of publishing.
+    let grouped = policy(&["subscribe:**"], &["subscribe:secret@g"]);
+    let dead = topic("dlq.secret");
+    assert!(!grouped.allows(Action::Subscribe, Resource::Topic(&dead, Some(&group("g")))));
+    assert!(grouped.allows(Action::Subscribe, Resource::Topic(&dead, Some(&group("h")))));
+    assert!(most.allows(Action::Publish, Resource::Topic(&topic("secret"), None)));
+}
+
 #[test]
 fn nobody_writes_as_the_system() {
     let all = policy(&["publish:$**", "publish:**", "subscribe:$**"], &[]);
@@ -101,6 +123,22 @@ fn subjects_that_would_reach_further_are_refused() {
     }
     let deny = RuleTemplate { effect: Effect::Deny, scope: "subscribe:a".into() };
     assert_eq!(deny.rule_for("anything *"), Ok(rule(Effect::Deny, "subscribe:a")));
+}
+
+#[test]
+fn rules_are_read_as_scopes() {
+    let deny = RuleTemplate::read("!subscribe:user.{sub}.**").unwrap();
+    assert_eq!(deny.rule_for("ann"), Ok(rule(Effect::Deny, "subscribe:user.ann.**")));
+    let allow = RuleTemplate::read("publish:user.{sub}.**").unwrap();
+    assert_eq!(allow.rule_for("ann"), Ok(rule(Effect::Allow, "publish:user.ann.**")));
+    for bad in ["", "openid", "!openid", "publish", "!!publish:a", "publish:{user}.a"] {
+        assert!(RuleTemplate::read(bad).is_err(), "{bad}");
+    }
+    let hidden = RuleTemplate { effect: Effect::Allow, scope: "!publish:a".into() };
+    assert!(hidden.rule_for("ann").is_err());
+    let scoped = Policy::of_scopes(["subscribe:**", "!subscribe:secret.**"]).unwrap();
+    assert!(scoped.allows(Action::Read, Resource::Topic(&topic("a"), None)));
+    assert!(!scoped.allows(Action::Read, Resource::Topic(&topic("secret.a"), None)));
 }
 
 #[test]

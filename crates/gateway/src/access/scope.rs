@@ -7,15 +7,25 @@ use super::policy::{Effect, Right, Rule};
 /// A scope that begins like one of ours and is none. Such a token is refused as a whole: to guess
 /// what was meant could only be wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("scope {0:?} is not publish:<pattern>, subscribe:<pattern>[@group] or admin:<area>")]
+#[error(
+    "scope {0:?} is not publish:<pattern>, subscribe:<pattern>[@group] or admin:<area>, with ! \
+     before it to forbid"
+)]
 pub struct ScopeError(String);
+
+/// What stands before a scope that forbids.
+pub(super) const DENY: char = '!';
 
 /// The rule that a scope stands for; none for scopes of others, such as `openid`.
 pub(super) fn read(scope: &str) -> Result<Option<Rule>, ScopeError> {
     let refused = || ScopeError(scope.chars().take(64).collect());
-    let (kind, rest) = match scope.split_once(':') {
+    let (effect, text) = match scope.strip_prefix(DENY) {
+        Some(denied) => (Effect::Deny, denied),
+        None => (Effect::Allow, scope),
+    };
+    let (kind, rest) = match text.split_once(':') {
         Some((kind, rest)) => (kind, rest),
-        None => (scope, ""),
+        None => (text, ""),
     };
     let right = match kind {
         "publish" => Right::Publish { topics: Pattern::new(rest).map_err(|_| refused())? },
@@ -27,9 +37,11 @@ pub(super) fn read(scope: &str) -> Result<Option<Rule>, ScopeError> {
             Right::Subscribe { topics: Pattern::new(topics).map_err(|_| refused())?, group }
         }
         "admin" => Right::Admin { area: Area::named(rest).ok_or_else(refused)? },
+        // What somebody meant to forbid must not be passed over.
+        _ if effect == Effect::Deny => return Err(refused()),
         _ => return Ok(None),
     };
-    Ok(Some(Rule { effect: Effect::Allow, right }))
+    Ok(Some(Rule { effect, right }))
 }
 
 #[cfg(test)]
@@ -56,6 +68,10 @@ mod tests {
             "admin:",
             "admin:all",
             "admin:OPS",
+            "!publish",
+            "!!publish:a",
+            "!openid",
+            "! publish:a",
         ] {
             assert!(read(scope).is_err(), "{scope}");
         }
@@ -75,6 +91,9 @@ mod tests {
         ] {
             assert!(matches!(read(scope), Ok(Some(_))), "{scope}");
         }
+        let denied = read("!subscribe:a@g").unwrap().unwrap();
+        assert_eq!(denied.effect, Effect::Deny);
+        assert_eq!(denied.right, read("subscribe:a@g").unwrap().unwrap().right);
         for scope in ["openid", "email", "read:users", "Publish:a", "publisher"] {
             assert_eq!(read(scope), Ok(None), "{scope}");
         }

@@ -4,8 +4,12 @@ use crate::rejection::{Code, Rejection};
 use crate::session::{Done, Session};
 
 /// Who the client is, or still is: a second AUTH must be for the same subject.
-pub(super) fn run(session: &mut Session, corr: Option<Corr>, token: &str) -> Result<(), Rejection> {
-    let principal = match session.edge.authenticate(token, session.peer.address.ip()) {
+pub(super) async fn run(
+    session: &mut Session,
+    corr: Option<Corr>,
+    token: &str,
+) -> Result<(), Rejection> {
+    let principal = match session.edge.authenticate(token, session.peer.address.ip()).await {
         Ok(principal) => principal,
         Err(refusal) => {
             session.refuse(corr.as_ref(), &refusal);
@@ -39,7 +43,7 @@ pub(super) fn run(session: &mut Session, corr: Option<Corr>, token: &str) -> Res
     };
     session.adopt(principal);
     if was_expired {
-        super::flow::resume_all(session);
+        session.revive();
     }
     session.answer(Done::new(corr, Ok(success)));
     Ok(())

@@ -25,38 +25,25 @@ pub(super) fn pause(
     let number = find(session, target)?;
     if let Some(subscription) = session.subscriptions.get_mut(&number) {
         subscription.paused = true;
-        if let Feed::Member(member) = &subscription.feed {
-            member.seat().pause();
-        }
+        subscription.settle();
     }
     done(session, corr);
     Ok(())
 }
 
-/// New events again.
+/// New events again, unless the server has a reason of its own against it.
 pub(super) fn resume(
     session: &mut Session,
     corr: Option<&Corr>,
     target: &Target,
 ) -> Result<(), Rejection> {
     let number = find(session, target)?;
-    resume_one(session, number);
-    done(session, corr);
-    Ok(())
-}
-
-pub(super) fn resume_all(session: &mut Session) {
-    let numbers: Vec<u32> = session.subscriptions.keys().copied().collect();
-    numbers.into_iter().for_each(|number| resume_one(session, number));
-}
-
-fn resume_one(session: &mut Session, number: u32) {
     if let Some(subscription) = session.subscriptions.get_mut(&number) {
         subscription.paused = false;
-        if let Feed::Member(member) = &subscription.feed {
-            member.seat().resume();
-        }
+        subscription.settle();
     }
+    done(session, corr);
+    Ok(())
 }
 
 /// That many more.

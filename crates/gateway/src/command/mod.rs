@@ -44,7 +44,7 @@ pub(crate) async fn run(
     frame: ClientFrame,
 ) -> Result<(), Rejection> {
     if let ClientFrame::Auth { token } = &frame {
-        return auth::run(session, corr, token);
+        return auth::run(session, corr, token).await;
     }
     let Some(principal) = session.principal.clone() else {
         let refusal = Rejection::plain(Code::Unauthorized);

@@ -66,11 +66,17 @@ fn admit(
     events: &[NewEvent],
 ) -> Result<(), Rejection> {
     let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    if let Some(rate) = session.edge.settings.rates.connection {
+    let rate = session.edge.settings.rates.connection;
+    if let Some(rate) = rate {
         let taken = session.bucket.take(rate, session.edge.clock.elapsed(), count);
         taken.map_err(|refusal| limited("this connection", refusal))?;
     }
-    session.edge.admit(principal, events.iter().map(|event| &event.topic), count)
+    let topics = events.iter().map(|event| &event.topic);
+    let admitted = session.edge.admit(principal, topics, count);
+    if let (Err(_), Some(rate)) = (&admitted, rate) {
+        session.bucket.put_back(rate, count);
+    }
+    admitted
 }
 
 fn store(

@@ -70,6 +70,8 @@ pub(super) async fn run(
         max_attempts: wish.opts.max_attempts.unwrap_or(5),
         ack_timeout_ms: wish.opts.ack_timeout_ms.unwrap_or(30_000),
         paused: false,
+        hushed: false,
+        paced: None,
         credit: wish.opts.credit.filter(|_| wish.group.is_none()),
         out: HashMap::new(),
         counters: HashMap::new(),
@@ -188,7 +190,9 @@ async fn follow(
     filter: Option<Expression>,
 ) -> Result<Tail, Rejection> {
     for pattern in &wish.topics {
-        if !principal.policy().allows_some(Action::Read, pattern) {
+        if let Some(topic) = pattern.as_topic() {
+            authorize(principal, Action::Read, Resource::Topic(&topic, None))?;
+        } else if !principal.policy().allows_some(Action::Read, pattern) {
             return Err(Rejection::plain(Code::Forbidden));
         }
     }

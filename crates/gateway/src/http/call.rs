@@ -6,12 +6,13 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http_body_util::BodyExt;
 use promethean_event::{EventId, GroupName, Topic};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::Peer;
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
-use crate::limits::{PAGE_EVENTS, PAGE_EVENTS_MAX};
+use crate::limits::{BODY_ROOM_BYTES, PAGE_EVENTS, PAGE_EVENTS_MAX};
 use crate::rejection::{Code, Rejection};
 
 /// A request that may go ahead, with who makes it.
@@ -24,6 +25,8 @@ pub(super) struct Call {
     pub(super) head: Parts,
     /// In a lock because a body is not to be looked at from two threads; nobody does.
     pub(super) body: Mutex<Body>,
+    /// Room for the body, kept for as long as it is worked on.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 pub(super) fn request_id() -> String {
@@ -61,14 +64,16 @@ impl Call {
         if http_body::Body::size_hint(&body).lower() > max as u64 {
             return Err(too_large());
         }
+        let bodies = Arc::clone(&self.edge.bodies);
         let read = async move {
             let mut body = body;
             let mut bytes = BytesMut::new();
+            let mut room: Option<OwnedSemaphorePermit> = None;
             loop {
                 let frame = timeout(bounds.body_idle, body.frame()).await;
                 let frame = frame.map_err(|_| Rejection::plain(Code::SlowRequest))?;
                 let Some(frame) = frame else {
-                    return Ok(bytes.freeze());
+                    return Ok((bytes.freeze(), room));
                 };
                 let frame =
                     frame.map_err(|_| Rejection::new(Code::BadRequest, "the body broke off"))?;
@@ -79,9 +84,22 @@ impl Call {
                     return Err(too_large());
                 }
                 bytes.extend_from_slice(&piece);
+                // Only what has come counts: who says much and sends little takes little.
+                let have = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+                let more = bytes.len().div_ceil(BODY_ROOM_BYTES).saturating_sub(have);
+                let more = u32::try_from(more).unwrap_or(u32::MAX);
+                let more = Arc::clone(&bodies).try_acquire_many_owned(more);
+                let more = more.map_err(|_| Rejection::plain(Code::NotReady).after_ms(1_000))?;
+                match &mut room {
+                    Some(room) => room.merge(more),
+                    None => room = Some(more),
+                }
             }
         };
-        timeout(bounds.body, read).await.map_err(|_| Rejection::plain(Code::SlowRequest))?
+        let read = timeout(bounds.body, read).await;
+        let (bytes, room) = read.map_err(|_| Rejection::plain(Code::SlowRequest))??;
+        self.room = room;
+        Ok(bytes)
     }
 }
 

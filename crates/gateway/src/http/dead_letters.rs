@@ -101,11 +101,11 @@ async fn list(call: Call) -> Result<Response, Rejection> {
 }
 
 /// The dead letter of the address, if it is one that the caller may see.
-async fn named(call: &Call) -> Result<EventId, Rejection> {
+async fn named(call: &Call) -> Result<DeadLetterEntry, Rejection> {
     let id: EventId = call.param("id")?;
     let found = call.edge.bus.dead_letters(&DeadLetterQuery::default().id(id)).await?;
-    let visible = found.iter().any(|entry| readable(call, entry));
-    visible.then_some(id).ok_or(Rejection::plain(Code::NotFound))
+    let mut visible = found.into_iter().filter(|entry| readable(call, entry));
+    visible.next().ok_or(Rejection::plain(Code::NotFound))
 }
 
 #[derive(Serialize)]
@@ -142,11 +142,15 @@ struct Changed {
 }
 
 async fn replay(mut call: Call) -> Result<Response, Rejection> {
-    let id = named(&call).await?;
+    let DeadLetterEntry { id, letter, .. } = named(&call).await?;
     let body = call.body(BODY_BYTES_MAX).await?;
     let asked = if body.is_empty() { Ok(Wish::default()) } else { object(&body) };
     let Wish { to, event } =
         asked.map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    // What others get, or what was not there before, is published.
+    if event.is_some() || matches!(to, Receiver::AllGroups) {
+        call.authorize(Action::Publish, &letter.topic, None)?;
+    }
     let mut wish = ReplayDeadLetters::new(DeadLetterQuery::waiting().id(id));
     if matches!(to, Receiver::AllGroups) {
         wish = wish.to(ReplayTo::AllGroups);
@@ -169,7 +173,7 @@ async fn replay(mut call: Call) -> Result<Response, Rejection> {
 }
 
 async fn discard(call: Call) -> Result<Response, Rejection> {
-    let id = named(&call).await?;
+    let id = named(&call).await?.id;
     call.edge.bus.discard_dead_letter(id).await?;
     answer::json(200, &serde_json::json!({ "discarded": id }))
 }

@@ -89,10 +89,17 @@ impl Endpoint {
             Ok(response) => response,
             Err(refusal) => {
                 let _entered = span.enter();
-                tracing::debug!(code = refusal.code.as_str(), "refused");
+                let (code, status) = (refusal.code.as_str(), refusal.code.status());
+                if status >= 500 {
+                    tracing::warn!(code, status, "a request could not be done");
+                } else {
+                    tracing::debug!(code, status, "a request was refused");
+                }
                 answer::problem(&edge, &refusal, &id)
             }
         };
+        let status = response.status().as_u16();
+        tracing::debug!(parent: &span, status, "a request was answered");
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert("x-request-id", id);
         }
@@ -104,7 +111,7 @@ impl Endpoint {
         let query = Query::read(request.uri().query());
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or(Rejection::plain(Code::Internal))?;
-        let principal = self.principal(&edge, &request, &peer)?;
+        let principal = self.principal(&edge, request.headers(), &peer).await?;
         if let Guard::Server(action) = self.guard {
             authorize(&principal, action, Resource::Server)?;
         }
@@ -116,18 +123,19 @@ impl Endpoint {
         let params =
             params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let body = Mutex::new(body);
-        (self.act)(Call { edge, principal, peer, params, query, head, body }).await
+        let call = Call { edge, principal, peer, params, query, head, body, room: None };
+        (self.act)(call).await
     }
 
     /// Who asks. A credential that is there is looked at even where none is needed.
-    fn principal(
+    async fn principal(
         self,
         edge: &Edge,
-        request: &Request,
+        headers: &HeaderMap,
         peer: &Peer,
     ) -> Result<Principal, Rejection> {
-        if let Some(credential) = bearer(request.headers())? {
-            return edge.authenticate(credential, peer.address.ip());
+        if let Some(credential) = bearer(headers)? {
+            return edge.authenticate(credential, peer.address.ip()).await;
         }
         if let Some(anonymous) = edge.anonymous() {
             return Ok(anonymous);

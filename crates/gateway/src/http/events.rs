@@ -13,16 +13,18 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp, Topic};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
 use super::scan::{Scan, reader};
-use crate::access::Action;
+use crate::access::{Action, Principal};
+use crate::edge::Edge;
 use crate::filter::Expression;
 use crate::intake::write_cloud_event;
+use crate::quota::Bucket;
 use crate::rejection::{Code, Rejection};
 use crate::tail::{Begin, Followed, Tail, TailWish};
 use crate::tenure::Tenure;
@@ -99,7 +101,15 @@ pub(super) async fn stream_of(
 ) -> Result<Response, Rejection> {
     let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
     let first = Bytes::from(format!("id: {}\n\n", id(&tail.cursors())));
-    let follow = Follow { tail, tenure: Tenure::new(&call.edge, &call.principal), id };
+    let follow = Follow {
+        tail,
+        tenure: Tenure::new(&call.edge, &call.principal),
+        id,
+        edge: Arc::clone(&call.edge),
+        principal: call.principal.clone(),
+        bucket: Bucket::default(),
+        paced: None,
+    };
     let pieces = stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
         let piece = follow.piece().await?;
@@ -113,11 +123,22 @@ struct Follow {
     tail: Tail,
     tenure: Tenure,
     id: fn(&[Cursor]) -> String,
+    edge: Arc<Edge>,
+    principal: Principal,
+    bucket: Bucket,
+    /// More came than its rates allow: nothing until then.
+    paced: Option<Instant>,
 }
 
 impl Follow {
     /// The next piece of the stream; `None` when it ends: the client connects again by itself.
     async fn piece(&mut self) -> Option<Bytes> {
+        if let Some(until) = self.paced.take() {
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = self.tenure.over() => return None,
+            }
+        }
         let followed = tokio::select! {
             followed = timeout(QUIET, self.tail.next()) => followed,
             () = self.tenure.over() => return None,
@@ -146,6 +167,12 @@ impl Follow {
             }
             out.extend_from_slice(b"\n\n");
         }
+        let topics = followed.iter().filter_map(|one| match one {
+            Followed::Event(event) => Some(&event.topic),
+            Followed::Gap(_) => None,
+        });
+        let wait = self.edge.pace(&self.principal, &mut self.bucket, topics);
+        self.paced = wait.map(|wait| self.edge.clock.instant() + wait);
         Some(out.into())
     }
 }

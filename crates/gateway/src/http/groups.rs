@@ -4,6 +4,8 @@ use promethean::member::MemberOptions;
 use promethean::{GroupLag, GroupSettings, Move, Start};
 use promethean_event::{Cursor, EventId, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::answer;
 use super::call::{Call, object};
@@ -155,7 +157,7 @@ async fn show(call: Call) -> Result<Response, Rejection> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Definition {
-    settings: GroupSettings,
+    settings: Box<RawValue>,
     /// Where it begins if it is new.
     #[serde(default)]
     from: Beginning,
@@ -169,11 +171,31 @@ enum Beginning {
     Earliest,
 }
 
+/// A setting that there is not would otherwise be passed over: stores may hold those of a later
+/// version, people misspell.
+fn refuse_unknown(settings: &RawValue) -> Result<(), Rejection> {
+    let bad = |detail: String| Rejection::new(Code::BadRequest, detail);
+    let named: Map<String, Value> =
+        object(settings.get().as_bytes()).map_err(|error| bad(error.to_string()))?;
+    let known = serde_json::to_value(GroupSettings::default());
+    let known = known.map_err(|_| Rejection::plain(Code::Internal))?;
+    let unknown = named.keys().find(|name| known.get(name.as_str()).is_none());
+    let Some(unknown) = unknown else {
+        return Ok(());
+    };
+    let known: Vec<&str> =
+        known.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let unknown: String = unknown.chars().take(64).collect();
+    Err(bad(format!("there is no setting {unknown:?}; there are: {}", known.join(", "))))
+}
+
 async fn define(mut call: Call) -> Result<Response, Rejection> {
     let group: GroupName = call.param("group")?;
     let body = call.body(BODY_BYTES_MAX).await?;
-    let wish: Definition =
-        object(&body).map_err(|error| Rejection::new(Code::BadRequest, error.to_string()))?;
+    let bad = |error: serde_json::Error| Rejection::new(Code::BadRequest, error.to_string());
+    let wish: Definition = object(&body).map_err(bad)?;
+    refuse_unknown(&wish.settings)?;
+    let settings: GroupSettings = object(wish.settings.get().as_bytes()).map_err(bad)?;
     let from = match wish.from {
         Beginning::Latest => Start::Latest,
         Beginning::Earliest => Start::Earliest,
@@ -181,7 +203,7 @@ async fn define(mut call: Call) -> Result<Response, Rejection> {
     tracing::info!(%group, subject = call.principal.subject(), "a group is defined");
     // A group is made by its first member, who need not stay.
     let bus = &call.edge.bus;
-    drop(bus.join(&group, wish.settings, from, MemberOptions::default()).await?);
+    drop(bus.join(&group, settings, from, MemberOptions::default()).await?);
     let settings = bus.group_settings(&group).await?;
     answer::json(200, &Shown { settings, lag: bus.lag(&group).await?.into() })
 }

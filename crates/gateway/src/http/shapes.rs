@@ -141,7 +141,7 @@ fn own_body(endpoint: &Endpoint) -> Value {
         }),
         "/dead-letters/{id}/replay" => json!({
             "type": "object",
-            "properties": { "to": { "enum": ["group", "all_groups"] } },
+            "properties": { "to": { "enum": ["failing_group", "all_groups"] } },
         }),
         path if path.ends_with("/versions")
             || path.ends_with("/plan")

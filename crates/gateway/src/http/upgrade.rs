@@ -39,6 +39,9 @@ async fn upgrade(mut call: Call) -> Result<Response, Rejection> {
         return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
     }
     let known = match principal {
+        Some(principal) if principal.policy().is_empty() => {
+            return Err(Rejection::new(Code::Forbidden, "the token allows nothing"));
+        }
         Some(principal) => {
             let presence = call.edge.attend(&principal, call.peer.address.ip())?;
             Some((principal, presence))

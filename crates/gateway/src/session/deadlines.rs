@@ -24,11 +24,13 @@ pub(super) struct Deadlines {
     pub(super) idle: Instant,
     /// It is closed, since the server stops.
     pub(super) drained: Option<Instant>,
+    /// A subscription may go on that was faster than its rates allow.
+    pub(super) paced: Option<Instant>,
 }
 
 impl Deadlines {
     pub(super) fn next(&self) -> Instant {
-        let may_be = [self.auth, self.expiry, self.expired, self.drained];
+        let may_be = [self.auth, self.expiry, self.expired, self.drained, self.paced];
         let always = [self.ping, self.idle];
         may_be.into_iter().flatten().chain(always).min().unwrap_or(self.ping)
     }

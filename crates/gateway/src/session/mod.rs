@@ -82,7 +82,11 @@ pub(crate) async fn run(
     // Leases go back before anything else: nobody works on them any more.
     session.leave();
     if let Some(refusal) = end {
-        tracing::debug!(code = refusal.code.as_str(), "a WebSocket is closed");
+        tracing::debug!(
+            session = %session.id,
+            code = refusal.code.as_str(),
+            "a WebSocket is closed"
+        );
         edge.count_refusal(refusal.code);
         outbox.close(refusal.code.close(), refusal.code.as_str());
     } else {

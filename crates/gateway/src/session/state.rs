@@ -11,7 +11,7 @@ use promethean_event::frame::{
     write_event_frame,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
-use promethean_event::{Event, EventId, Offset, Partition};
+use promethean_event::{Event, EventId, Offset, Partition, Topic};
 
 use super::deadlines::{Deadlines, Due};
 use super::outbox::Outbox;
@@ -67,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) publishes: Pipeline,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(crate) bucket: Bucket,
+    /// The same for what is delivered.
+    delivery: Bucket,
     /// Since when every publish was refused for its rate.
     pub(crate) abused: Option<Duration>,
     /// Counts as one connection of its subject.
@@ -74,7 +76,8 @@ pub(crate) struct Session {
     pub(crate) drain: bool,
     pub(super) bad_frames: u32,
     pub(super) deadlines: Deadlines,
-    id: EventId,
+    /// Names it, in HELLO and in the logs.
+    pub(super) id: EventId,
 }
 
 impl Session {
@@ -94,6 +97,7 @@ impl Session {
             ping: now + bounds.ping,
             idle: now + bounds.idle,
             drained: None,
+            paced: None,
         };
         let mut session = Self {
             edge,
@@ -106,6 +110,7 @@ impl Session {
             publishes: Pipeline::default(),
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
+            delivery: Bucket::default(),
             abused: None,
             presence: None,
             drain: false,
@@ -197,10 +202,14 @@ impl Session {
 
     /// Who the client is, with rights that may be others than before: what they do not cover ends.
     pub(crate) fn adopt(&mut self, principal: Principal) {
+        let known = self.principal.as_ref();
+        // The same rights as before cover what they covered, also of a pattern of which only some
+        // topics may be read.
+        let same = known.is_some_and(|known| known.policy() == principal.policy());
         let lost: Vec<u32> = self
             .subscriptions
             .iter()
-            .filter(|(_, one)| !one.is_allowed(&principal))
+            .filter(|(_, one)| !same && !one.is_allowed(&principal))
             .map(|(number, _)| *number)
             .collect();
         lost.into_iter().for_each(|number| self.end(number, Code::Forbidden));
@@ -258,11 +267,14 @@ impl Session {
         if self.deadlines.idle <= now {
             return Due::Close(Code::Idle);
         }
-        if passed(self.deadlines.expiry) {
+        if passed(self.deadlines.expiry) || self.has_slept_through() {
             self.deadlines.expiry = None;
             self.deadlines.expired = Some(now + self.edge.settings.bounds.expired);
-            self.hush();
+            self.hush(true);
             self.refuse(None, &Rejection::plain(Code::TokenExpired));
+        }
+        if passed(self.deadlines.paced) {
+            self.go_on(now);
         }
         if self.deadlines.ping <= now {
             self.deadlines.ping = now + self.edge.settings.bounds.ping;
@@ -271,19 +283,57 @@ impl Session {
         Due::Nothing
     }
 
+    /// Whether the credential ended while the machine slept, which timers do not notice. Asked with
+    /// every ping.
+    fn has_slept_through(&self) -> bool {
+        let known = self.principal.as_ref().filter(|_| self.deadlines.expiry.is_some());
+        known.is_some_and(|known| known.is_expired(self.edge.clock.latest_ms()))
+    }
+
     /// Nothing new is delivered; what is out may be answered.
-    fn hush(&mut self) {
+    fn hush(&mut self, hushed: bool) {
         for subscription in self.subscriptions.values_mut() {
-            subscription.paused = true;
-            if let super::Feed::Member(member) = &subscription.feed {
-                member.seat().pause();
+            subscription.hushed = hushed;
+            subscription.settle();
+        }
+    }
+
+    /// Another credential took the place of one that had ended: what the client had not paused by
+    /// itself goes on.
+    pub(crate) fn revive(&mut self) {
+        self.hush(self.drain);
+    }
+
+    /// Lets a subscription wait if more came than rates allow. What is leased is delivered all the
+    /// same: held back, its time would run out before anybody has seen it.
+    fn pace<'a>(&mut self, number: u32, topics: impl Iterator<Item = &'a Topic>) {
+        let (Some(principal), Some(subscription)) =
+            (&self.principal, self.subscriptions.get_mut(&number))
+        else {
+            return;
+        };
+        if let Some(wait) = self.edge.pace(principal, &mut self.delivery, topics) {
+            let until = self.edge.clock.instant() + wait;
+            subscription.paced = Some(until);
+            subscription.settle();
+            self.deadlines.paced = Some(self.deadlines.paced.map_or(until, |at| at.min(until)));
+        }
+    }
+
+    /// Lets subscriptions go on that have waited.
+    fn go_on(&mut self, now: tokio::time::Instant) {
+        for subscription in self.subscriptions.values_mut() {
+            if subscription.paced.is_some_and(|until| until <= now) {
+                subscription.paced = None;
+                subscription.settle();
             }
         }
+        self.deadlines.paced = self.subscriptions.values().filter_map(|one| one.paced).min();
     }
 
     pub(super) fn drain(&mut self) {
         self.drain = true;
-        self.hush();
+        self.hush(true);
         let bounds = self.edge.settings.bounds;
         // A little before the server itself gives up waiting, so that the close gets through.
         let wait = bounds.drain.mul_f32(0.6);
@@ -310,9 +360,20 @@ impl Session {
             News::Told(Told::Events(batch)) => {
                 let events: Vec<Leased> = batch.into_events().collect();
                 self.deliver_leased(number, &events);
+                if self.edge.settings.rates.delivery.is_any() {
+                    let events: Vec<Event> = events.iter().filter_map(Leased::event).collect();
+                    self.pace(number, events.iter().map(|event| &event.topic));
+                }
             }
             News::Told(_) => {}
-            News::Followed(found) => self.deliver_followed(number, found),
+            News::Followed(found) => {
+                self.deliver_followed(number, &found);
+                let topics = found.iter().filter_map(|one| match one {
+                    Followed::Event(event) => Some(&event.topic),
+                    Followed::Gap(_) => None,
+                });
+                self.pace(number, topics);
+            }
             News::Ended => self.end(number, Code::ReadOnly),
         }
     }
@@ -371,7 +432,7 @@ impl Session {
         }
     }
 
-    fn deliver_followed(&mut self, number: u32, found: Vec<Followed>) {
+    fn deliver_followed(&mut self, number: u32, found: &[Followed]) {
         let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return;
         };
@@ -381,13 +442,13 @@ impl Session {
             match one {
                 Followed::Event(event) => {
                     let ctx = Context { attempt: 1, max_attempts: 1, ..Context::default() };
-                    frames.add(subscription, &event, &ctx);
-                    subscription.count(&self.edge, &event, 1);
+                    frames.add(subscription, event, &ctx);
+                    subscription.count(&self.edge, event, 1);
                     if let Some(credit) = &mut subscription.credit {
                         *credit = credit.saturating_sub(1);
                     }
                 }
-                Followed::Gap(gap) => gaps.push(gap),
+                Followed::Gap(gap) => gaps.push(gap.clone()),
             }
         }
         let frames = frames.finish(subscription);

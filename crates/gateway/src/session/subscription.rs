@@ -8,6 +8,7 @@ use promethean_event::frame::Target;
 use promethean_event::{EventId, GroupName, Pattern, Topic};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::access::{Action, Principal, Resource};
 use crate::tail::{Followed, Tail};
@@ -42,8 +43,13 @@ pub(crate) struct Subscription {
     pub(crate) auto_ack: bool,
     pub(crate) max_attempts: u16,
     pub(crate) ack_timeout_ms: u32,
-    /// A tail that is to say nothing. Members are paused by their group.
+    /// The client wants nothing new for now.
     pub(crate) paused: bool,
+    /// The server gives nothing new: the credential has ended, or the server stops. A RESUME of the
+    /// client does not undo it.
+    pub(crate) hushed: bool,
+    /// More came than its rates allow: nothing new until then.
+    pub(crate) paced: Option<Instant>,
     /// Events a tail may still send; none without credits.
     pub(crate) credit: Option<u32>,
     /// What is out, by what clients without tokens call it.
@@ -109,8 +115,23 @@ impl Subscription {
         Feed::Tail(receiver, task.abort_handle())
     }
 
+    /// Tells the group whether there may be anything new. Tails ask by themselves.
+    pub(crate) fn settle(&self) {
+        if let Feed::Member(member) = &self.feed {
+            if self.is_quiet() {
+                member.seat().pause();
+            } else {
+                member.seat().resume();
+            }
+        }
+    }
+
+    const fn is_quiet(&self) -> bool {
+        self.paused || self.hushed || self.paced.is_some()
+    }
+
     fn is_ready(&self) -> bool {
-        !self.paused && self.credit != Some(0)
+        !self.is_quiet() && self.credit != Some(0)
     }
 }
 
@@ -128,6 +149,8 @@ pub(super) async fn next(subscriptions: &mut BTreeMap<u32, Subscription>) -> (u3
         for (number, subscription) in subscriptions.iter_mut() {
             let ready = subscription.is_ready();
             let polled = match &mut subscription.feed {
+                // What was on its way when its credential ended stays here.
+                Feed::Member(_) if subscription.hushed => Poll::Pending,
                 Feed::Member(member) => {
                     member.poll_next(context).map(|told| told.map_or(News::Ended, News::Told))
                 }

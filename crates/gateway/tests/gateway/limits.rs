@@ -107,11 +107,19 @@ async fn slow_heads_and_bodies() {
     let mut silent = TcpStream::connect(server.at).await.unwrap();
     let mut half = TcpStream::connect(server.at).await.unwrap();
     half.write_all(b"GET /livez HTTP/1.1\r\nhost: lo").await.unwrap();
-    for stream in [&mut silent, &mut half] {
-        let mut heard = Vec::new();
-        // Ends because the server closes, whatever it says.
-        let _ = stream.read_to_end(&mut heard).await;
+    // Who has said nothing yet is closed without a word.
+    for (stream, says) in [(&mut silent, ""), (&mut half, "HTTP/1.1 408 Request Timeout")] {
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard.lines().next().unwrap_or_default(), says);
     }
+    // Nor is one that has been answered, and says nothing more.
+    let mut answered = TcpStream::connect(server.at).await.unwrap();
+    let ask = format!("GET /livez HTTP/1.1\r\nhost: {}\r\n\r\n", server.at);
+    answered.write_all(ask.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    answered.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.starts_with("HTTP/1.1 200") && !heard.contains("408"), "{heard}");
     let head = format!(
         "POST /publish/a HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n1",
         server.at
@@ -142,6 +150,38 @@ async fn a_body_that_never_ends() {
     let heard = String::from_utf8_lossy(&heard);
     assert!(heard.starts_with("HTTP/1.1 408") && heard.contains("slow_request"), "{heard}");
     assert_eq!(server.get("/ops/partitions").await.json()["partitions"], serde_json::json!([]));
+}
+
+/// RELIABILITY 4.2: what all requests hold together is bounded; the newest is sent away.
+#[tokio::test]
+async fn bodies_have_room_together_or_come_later() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.bodies_bytes = 1024 * 1024;
+    })
+    .await;
+    let mut large = TcpStream::connect(server.at).await.unwrap();
+    let head = format!(
+        "POST /publish/a HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 1048000\r\n\r\n\"{}",
+        server.at,
+        "x".repeat(1_046_000)
+    );
+    large.write_all(head.as_bytes()).await.unwrap();
+    let small = format!("\"{}\"", "x".repeat(2_000));
+    let refused = loop {
+        // Until the first one has its room.
+        let answer = server.post("/publish/b", &small).await;
+        if answer.status != 201 {
+            break answer;
+        }
+    };
+    assert_eq!((refused.status, refused.code().as_str()), (503, "not_ready"));
+    assert!(refused.head.contains("retry-after"));
+    assert_eq!(server.get("/livez").await.status, 200);
+    large.write_all(format!("{}\"", "x".repeat(1_998)).as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    large.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
+    assert_eq!(server.post("/publish/b", &small).await.status, 201);
 }
 
 /// A message of empty pieces would have no end, and no size.
@@ -225,8 +265,97 @@ async fn broken_websockets() {
     let old = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "8")];
     assert_eq!(server.send("GET", "/ws", &old, b"").await.status, 400);
     // Compression is not negotiated, whatever is offered (NATS CVE-2026-27571).
-    let offered = server.connect(&[("sec-websocket-extensions", "permessage-deflate")]).await;
-    assert!(offered.is_ok());
+    let offered = upgrade.replace(
+        "sec-websocket-key",
+        "sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\nsec-websocket-key",
+    );
+    // A goodbye after it, so that the server closes.
+    let goodbye = b"\x88\x82\0\0\0\0\x03\xe8";
+    let answer = server.raw(&[offered.as_bytes(), goodbye].concat()).await;
+    assert_eq!(answer.status, 101);
+    assert!(!answer.head.contains("sec-websocket-extensions"), "{answer:?}");
+}
+
+/// RELIABILITY 4.0: no second protocol on a port, such as HTTP/2 with its floods.
+#[tokio::test]
+async fn nothing_but_http_1_is_spoken() {
+    let server = TestServer::open().await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let answer = server.raw(preface).await;
+    assert!(matches!(answer.status, 400 | 505 | 0), "{answer:?}");
+    let host = server.at.to_string();
+    let upgrade = [
+        ("connection", "upgrade, http2-settings"),
+        ("upgrade", "h2c"),
+        ("http2-settings", "AAMAAABkAAQAAP__"),
+        ("host", host.as_str()),
+    ];
+    assert_ne!(server.send("GET", "/livez", &upgrade, b"").await.status, 101);
+    assert_eq!(server.get("/livez").await.status, 200);
+}
+
+/// RELIABILITY 4.2, the rows of events: each limit, and one beyond it, over HTTP and by a frame.
+#[tokio::test]
+async fn events_beyond_their_limits() {
+    let server = TestServer::open().await;
+    let members = |count: usize| {
+        let members: Vec<String> = (0..count).map(|n| format!("\"m{n}\":0")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let headers = |count: usize, bytes: usize| {
+        let headers: Vec<String> =
+            (0..count).map(|n| format!("\"x-{n}\":\"{}\"", "v".repeat(bytes))).collect();
+        format!("{{{}}}", headers.join(","))
+    };
+    let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    let key = |bytes: usize| "k".repeat(bytes);
+    let mut client = server.plain().await;
+    for (what, opts, payload, code) in [
+        ("depth", String::new(), deep(63), None),
+        ("depth", String::new(), deep(65), Some("too_complex")),
+        ("members", String::new(), members(10_000), None),
+        ("members", String::new(), members(10_001), Some("too_complex")),
+        ("headers", format!(r#""headers":{}"#, headers(32, 1)), "1".into(), None),
+        ("headers", format!(r#""headers":{}"#, headers(33, 1)), "1".into(), Some("bad_request")),
+        (
+            "bytes of headers",
+            format!(r#""headers":{}"#, headers(9, 1_000)),
+            "1".into(),
+            Some("bad_request"),
+        ),
+        ("key", format!(r#""key":"{}""#, key(1_024)), "1".into(), None),
+        ("key", format!(r#""key":"{}""#, key(1_025)), "1".into(), Some("bad_request")),
+    ] {
+        let frame = format!(
+            r#"{{"op":"PUBLISH","topic":"a","payload":{payload},"opts":{{{opts}}},"corr":"c"}}"#
+        );
+        let answer = client.ask(frame).await;
+        match code {
+            None => assert_eq!(answer["op"], "OK", "{what}: {answer}"),
+            Some(code) => assert_eq!(answer["code"], code, "{what}: {answer}"),
+        }
+        if answer["op"] == "ERR" {
+            // So that not too many are wrong on one connection.
+            client = server.plain().await;
+        }
+        // The same event, over HTTP. A list of one is told what the event is besides its payload.
+        let opts = if opts.is_empty() { String::new() } else { format!(",{opts}") };
+        let answer =
+            server.post("/publish/a", &format!(r#"[{{"payload":{payload}{opts}}}]"#)).await;
+        let status = if code.is_none() { 201 } else { 400 };
+        assert_eq!(answer.status, status, "{what}: {answer:?}");
+    }
+    for (group, code) in [("g".repeat(128), None), ("g".repeat(129), Some("bad_request"))] {
+        let frame = format!(r#"{{"op":"SUBSCRIBE","topic":"a","group":"{group}","corr":1}}"#);
+        let answer = client.ask(frame).await;
+        assert_eq!(answer["code"].as_str(), code, "{answer}");
+    }
+    let many = |count: usize| format!("[{}]", vec![r#"{"payload":1}"#; count].join(","));
+    assert_eq!(server.post("/publish/b", &many(1_000)).await.status, 201);
+    assert_eq!(server.post("/publish/b", &many(1_001)).await.status, 413);
+    let large =
+        format!("[{}]", vec![format!("{{\"payload\":\"{}\"}}", "x".repeat(900_000)); 10].join(","));
+    assert_eq!(server.post("/publish/b", &large).await.status, 413);
 }
 
 #[tokio::test]
@@ -260,6 +389,92 @@ async fn a_client_that_does_not_read_is_closed() {
     let mut other = server.plain().await;
     other.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await;
     other.next_of("EVENT").await;
+}
+
+/// How many connections the server has, without the one that asks.
+async fn open_connections(server: &TestServer) -> u64 {
+    let metrics = server.get("/metrics").await.body;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("connections "));
+    line.unwrap_or_else(|| panic!("{metrics}")).parse::<u64>().unwrap() - 1
+}
+
+/// The same over HTTP: who asks for much and takes nothing does not stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_nobody_takes_is_broken_off() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.stalled = Duration::from_millis(300);
+    })
+    .await;
+    let body = format!("\"{}\"", "x".repeat(1_000_000));
+    // More than sockets keep on both sides.
+    for _ in 0..24 {
+        assert_eq!(server.post("/publish/a", &body).await.status, 201);
+    }
+    let mut greedy = TcpStream::connect(server.at).await.unwrap();
+    let ask = format!("GET /export?topic=a HTTP/1.1\r\nhost: {}\r\n\r\n", server.at);
+    greedy.write_all(ask.as_bytes()).await.unwrap();
+    let mut first = [0; 1];
+    greedy.read_exact(&mut first).await.unwrap();
+    while open_connections(&server).await > 0 {}
+    let mut heard = Vec::new();
+    let _ = greedy.read_to_end(&mut heard).await;
+    assert!(!String::from_utf8_lossy(&heard).contains("\"complete\""), "it is not the whole");
+    // Who reads gets all of it.
+    assert!(server.get("/export?topic=a").await.body.contains(r#"{"end":{"complete":true}}"#));
+}
+
+/// RELIABILITY 4.2: a hundred connections of one address, unless it is of this machine.
+#[tokio::test]
+async fn connections_of_an_address_are_bounded() {
+    let Some(outside) = super::server::own_address() else {
+        return;
+    };
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.connections_per_ip = 2;
+        settings.listen = vec!["0.0.0.0:0".parse().unwrap()];
+        settings.waived = promethean_gateway::Waived { auth: true, tls: true };
+    })
+    .await;
+    let (one, _two) = (server.plain_from(outside).await, server.plain_from(outside).await);
+    let ask = format!("GET /livez HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.at);
+    let answer = server.raw_from(outside, ask.as_bytes()).await;
+    assert_eq!(answer.status, 429);
+    assert!(answer.head.contains("retry-after"), "{answer:?}");
+    assert_eq!(server.get("/livez").await.status, 200, "others are let in");
+    drop(one);
+    while server.raw_from(outside, ask.as_bytes()).await.status != 200 {}
+}
+
+/// Slowloris on the other listener: who does not finish its handshake is closed.
+#[tokio::test]
+async fn handshakes_that_do_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let files = promethean_gateway::TlsFiles {
+        certificate: folder.path().join("cert.pem"),
+        key: folder.path().join("key.pem"),
+    };
+    std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let only_mine = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&files.key, only_mine).unwrap();
+    }
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.tls = Some(files);
+        settings.bounds.handshake = Duration::from_millis(200);
+    })
+    .await;
+    // Nothing at all, and the beginning of a record that says it is long.
+    for begun in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
+        let mut stream = TcpStream::connect(server.at).await.unwrap();
+        stream.write_all(begun).await.unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard).await;
+        assert!(heard.is_empty(), "{heard:?}");
+    }
 }
 
 #[tokio::test]

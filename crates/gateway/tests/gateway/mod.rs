@@ -7,8 +7,11 @@ mod operating;
 
 mod access;
 mod bad_tokens;
+mod guarded;
+mod issuer;
 
 mod limits;
+mod rates;
 
 mod documented;
 mod resources;

@@ -60,6 +60,10 @@ async fn groups_are_made_shown_and_removed() {
     assert_eq!(server.send("DELETE", "/groups/g", &[], b"").await.code(), "conflict");
     drop(member);
     assert_eq!(server.post("/groups/none", r#"{"settings":{"topics":[]}}"#).await.status, 400);
+    let misspelt = r#"{"settings":{"topics":["a"],"max_atempts":3}}"#;
+    let refused = server.post("/groups/none", misspelt).await;
+    assert_eq!(refused.code(), "bad_request");
+    assert!(refused.body.contains("max_atempts") && refused.body.contains("max_attempts"));
     assert_eq!(server.get("/groups/none").await.code(), "not_found");
 }
 

@@ -208,9 +208,19 @@ async fn metrics_and_description() {
         "group_lag_events{topic=\"a\",group=\"g\"} 1",
         "ws_connections 1",
         "publish_duration_seconds_count 1",
+        "promethean_events_delivered_total{topic=\"a\",group=\"g\"} 1",
+        "# TYPE promethean_dead_letters_total counter",
+        "# TYPE promethean_leases_expired_total counter",
+        "# TYPE promethean_poll_duration_seconds histogram",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+    let mut described: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let count = described.len();
+    described.sort_unstable();
+    described.dedup();
+    assert_eq!(described.len(), count, "each is described once: {text}");
     let document = server.get("/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["paths"]["/publish/{topic}"]["post"].is_object());

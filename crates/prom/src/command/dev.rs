@@ -10,6 +10,7 @@ use promethean_gateway::{Access, Bounds, PORT, Settings};
 use super::Status;
 use super::server::{self, Hosting, OnStorageError, Reload, Time};
 use crate::failure::Failure;
+use crate::logging::{self, LogFlags};
 use crate::manifest::{Manifest, StoreKind};
 use crate::output::Output;
 
@@ -39,9 +40,12 @@ pub(crate) struct Dev {
     /// times [default: none but its own].
     #[arg(long, value_name = "ORIGIN")]
     origin: Vec<String>,
+    #[command(flatten)]
+    log: LogFlags,
 }
 
 pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
+    let _logging = logging::start(dev.log, logging::Level::Warn);
     let manifest = server::manifest(dev.config.as_deref())?;
     let mut settings = Settings::local(Access::Anonymous);
     if dev.test_clock {
@@ -76,7 +80,8 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         };
         super::private_directory(&folder)?;
         let file = folder.join("tokens.json");
-        settings.access = super::serve::own_tokens(&folder, &file, output)?;
+        let rules = manifest.as_ref().map_or(&[][..], |found| &found.document.auth.rules);
+        settings.access = super::serve::own_tokens((&folder, &file), rules, output)?;
         let secret = folder.join("admin.token");
         auth = (format!("on, with the token in {}", secret.display()), "");
         token = Some(secret);

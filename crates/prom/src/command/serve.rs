@@ -5,16 +5,18 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use clap::Args;
 use promethean_gateway::access::{
-    Authenticator, JwtSettings, JwtVerifier, MintedToken, SigningAlgorithm, VerifyKeys,
+    Authenticator, JwtSettings, JwtVerifier, MintedToken, RuleTemplate, SigningAlgorithm,
+    VerifyKeys,
 };
-use promethean_gateway::{Access, Rates, Settings, TlsFiles, Waived};
+use promethean_gateway::{Access, KeySource, Rates, Settings, TlsFiles, Waived};
 
 use super::Status;
 use super::place::{self, StoreFlags};
 use super::server::{self, Hosting, OnStorageError, Reload, Time};
+use crate::failure::Failure;
+use crate::logging::{self, LogFlags};
 use crate::manifest::{AuthMode, Document, Manifest, StoreKind};
 use crate::output::Output;
 
@@ -43,11 +45,20 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AUD", requires = "jwt_issuer")]
     jwt_audience: Option<String>,
     /// Secret for HS256, 32 bytes at least.
-    #[arg(long, value_name = "FILE", conflicts_with = "jwks")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["jwks", "jwks_url"])]
     jwt_secret_file: Option<PathBuf>,
-    /// Key set of the issuer, for RS256 and ES256; read again on SIGHUP.
-    #[arg(long, value_name = "FILE")]
+    /// File with the key set of the issuer, for RS256 and ES256; read again on SIGHUP.
+    #[arg(long, value_name = "FILE", conflicts_with = "jwks_url")]
     jwks: Option<PathBuf>,
+    /// Address that the key set is fetched from, `https` only.
+    #[arg(long, value_name = "URL")]
+    jwks_url: Option<String>,
+    /// Certificates to trust there, as PEM [default: those of this machine].
+    #[arg(long, value_name = "FILE", requires = "jwks_url")]
+    jwks_ca: Option<PathBuf>,
+    /// Fetch the key set also from an address inside of a network.
+    #[arg(long, requires = "jwks_url")]
+    jwks_inside: bool,
     /// How the issuer signs with its key set [default: RS256].
     #[arg(long, value_name = "ALG", value_parser = ["RS256", "ES256"])]
     jwt_algorithm: Option<String>,
@@ -75,12 +86,18 @@ pub(crate) struct Serve {
     /// What to do when a write to the disk has failed.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_storage_error: OnStorageError,
+    #[command(flatten)]
+    log: LogFlags,
     /// The manifest lets everybody in, which is for this machine only.
     #[arg(skip)]
     is_open: bool,
+    /// Scopes of everybody, which only the manifest says.
+    #[arg(skip)]
+    rules: Vec<String>,
 }
 
 pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
+    let _logging = logging::start(serve.log, logging::Level::Info);
     let manifest = super::server::manifest(serve.config.as_deref())?;
     if let Some(manifest) = &manifest {
         serve.complete(manifest);
@@ -145,11 +162,15 @@ impl Serve {
         self.insecure_no_tls |= server.insecure_no_tls;
         self.no_rate_limits |= server.rate_limits == Some(false);
         self.is_open = auth.mode == Some(AuthMode::Off);
+        self.rules.clone_from(&auth.rules);
         if let (Some(AuthMode::Jwt), Some(jwt), None) = (auth.mode, &auth.jwt, &self.jwt_issuer) {
             self.jwt_issuer = Some(jwt.issuer.clone());
             self.jwt_audience = Some(jwt.audience.clone());
             file(&mut self.jwt_secret_file, &jwt.secret_file);
             file(&mut self.jwks, &jwt.jwks);
+            file(&mut self.jwks_ca, &jwt.jwks_ca);
+            self.jwks_url = self.jwks_url.take().or_else(|| jwt.jwks_url.clone());
+            self.jwks_inside |= jwt.jwks_inside;
             self.jwt_algorithm = self.jwt_algorithm.take().or_else(|| jwt.algorithm.clone());
         }
     }
@@ -174,6 +195,11 @@ fn settings(
         .clone()
         .zip(serve.tls_key.clone())
         .map(|(certificate, key)| TlsFiles { certificate, key });
+    if let (Some(address), Some(_)) = (&serve.jwks_url, &serve.jwt_issuer) {
+        let source = KeySource::new(address, serve.jwks_ca.as_deref())
+            .map_err(|error| Failure::new(Status::Misconfigured, error.to_string()))?;
+        settings.key_source = Some(source.inside(serve.jwks_inside));
+    }
     settings.waived = Waived { auth: serve.insecure_no_auth, tls: serve.insecure_no_tls };
     settings.origins.clone_from(&serve.origin);
     settings.hosts.clone_from(&serve.host);
@@ -189,16 +215,28 @@ fn authenticator(
     if serve.tokens.is_none() && serve.jwt_issuer.is_none() && !file.exists() {
         first_token(data, file, output)?;
     }
-    Ok(Authenticator::new(server::read_tokens(file)?, jwt(serve)?, Vec::new()))
+    Ok(Authenticator::new(server::read_tokens(file)?, jwt(serve)?, rules(&serve.rules)?))
+}
+
+/// What everybody may or may not, besides what a token says.
+fn rules(scopes: &[String]) -> anyhow::Result<Vec<RuleTemplate>> {
+    let read = scopes.iter().map(|scope| RuleTemplate::read(scope));
+    let rules = read.collect::<Result<_, _>>();
+    rules
+        .map_err(|error| Failure::new(Status::Misconfigured, format!("auth.rules: {error}")).into())
 }
 
 /// Static tokens only, with a first one if there is none.
-pub(super) fn own_tokens(data: &Path, file: &Path, output: &Output) -> anyhow::Result<Access> {
+pub(super) fn own_tokens(
+    (data, file): (&Path, &Path),
+    scopes: &[String],
+    output: &Output,
+) -> anyhow::Result<Access> {
     if !file.exists() {
         first_token(data, file, output)?;
     }
     let tokens = server::read_tokens(file)?;
-    Ok(Access::Required(Box::new(Authenticator::new(tokens, None, Vec::new()))))
+    Ok(Access::Required(Box::new(Authenticator::new(tokens, None, rules(scopes)?))))
 }
 
 fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
@@ -206,20 +244,23 @@ fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
     else {
         return Ok(None);
     };
-    let (keys, set) = match (&serve.jwt_secret_file, &serve.jwks) {
-        (Some(file), _) => {
+    let algorithm = match serve.jwt_algorithm.as_deref() {
+        Some("ES256") => SigningAlgorithm::Es256,
+        _ => SigningAlgorithm::Rs256,
+    };
+    let (keys, set) = match (&serve.jwt_secret_file, &serve.jwks, &serve.jwks_url) {
+        (Some(file), None, None) => {
             (VerifyKeys::Secret(super::secret_file(file)?.trim_ascii().to_vec()), None)
         }
-        (None, Some(file)) => {
-            let algorithm = match serve.jwt_algorithm.as_deref() {
-                Some("ES256") => SigningAlgorithm::Es256,
-                _ => SigningAlgorithm::Rs256,
-            };
-            (VerifyKeys::Set(algorithm), Some(fs::read(file)?))
+        (None, Some(file), None) => (VerifyKeys::Set(algorithm), Some(fs::read(file)?)),
+        (None, None, Some(_)) => (VerifyKeys::Set(algorithm), None),
+        _ => {
+            let what = "--jwt-issuer needs one of --jwt-secret-file, --jwks and --jwks-url";
+            return Err(Failure::new(Status::Misconfigured, what).into());
         }
-        (None, None) => bail!("--jwt-issuer needs --jwt-secret-file or --jwks"),
     };
-    let verifier = JwtVerifier::new(JwtSettings { issuer, audience, keys })?;
+    let verifier = JwtVerifier::new(JwtSettings { issuer, audience, keys })
+        .map_err(|error| Failure::new(Status::Misconfigured, error.to_string()))?;
     if let Some(document) = set {
         verifier.keys_installed(&document)?;
     }

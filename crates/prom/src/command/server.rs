@@ -15,13 +15,13 @@ use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
 use promethean_gateway::quota::Rate;
-use promethean_gateway::{Server, ServerHandle, Settings, StartError};
+use promethean_gateway::{Rates, Server, ServerHandle, Settings, StartError};
 
 use super::{Status, apply};
 use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::feeding::Feeding;
-use crate::manifest::{Document, Manifest, Plan, Severity, modified};
+use crate::manifest::{Document, Manifest, Plan, RatesTable, Severity, modified};
 use crate::output::Output;
 use crate::reach::{Reach, announce, taken};
 use crate::shelf::{self, Workshop};
@@ -108,11 +108,27 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
         // None of zero: everybody is refused after the first one.
         settings.rates.auth_failures = Rate::per_minute(count.max(1)).ok();
     }
+    set_rates(&mut settings.rates, &document.server.rates);
     for (name, table) in &document.topic {
         let wanted = table.durability.or(document.defaults.topic.durability);
         if let (Ok(topic), Some(wanted)) = (Topic::new(name), wanted) {
             settings.durabilities.insert(topic, wanted.into());
         }
+    }
+}
+
+/// The rates that a manifest says; the others stay.
+fn set_rates(rates: &mut Rates, said: &RatesTable) {
+    for (rate, said) in [
+        (&mut rates.connection, said.publish_per_connection),
+        (&mut rates.principal, said.publish_per_subject),
+        (&mut rates.topic, said.publish_per_topic),
+        (&mut rates.delivery.connection, said.deliver_per_connection),
+        (&mut rates.delivery.principal, said.deliver_per_subject),
+        (&mut rates.delivery.topic, said.deliver_per_topic),
+    ] {
+        // None of zero: those are refused when the manifest is checked.
+        *rate = said.and_then(|count| Rate::per_second(count).ok()).or(*rate);
     }
 }
 

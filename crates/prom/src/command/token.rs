@@ -47,8 +47,8 @@ A running server reads them within a second.")]
 pub(crate) struct Mint {
     /// Who it is for.
     subject: String,
-    /// What it allows: `publish:PATTERN`, `subscribe:PATTERN[@GROUP]`, `admin:AREA`; may be given
-    /// several times.
+    /// What it allows: `publish:PATTERN`, `subscribe:PATTERN[@GROUP]`, `admin:AREA`; with `!` before
+    /// it, what it forbids, whatever else allows it. May be given several times.
     #[arg(long, required = true)]
     scope: Vec<String>,
     /// How long it is good [default: until it is revoked].
@@ -295,7 +295,7 @@ fn revoke(wish: &Revoke, output: &Output) -> anyhow::Result<Status> {
 #[derive(Debug, Serialize)]
 struct Verdict {
     allowed: bool,
-    /// The scopes that allow it.
+    /// The scopes that allow it, or those that forbid it.
     by: Vec<String>,
     scopes: Vec<String>,
     why: String,
@@ -361,11 +361,20 @@ fn verdict(explain: &Explain, scopes: Vec<String>) -> anyhow::Result<Verdict> {
     let allows = |scope: &&String| {
         Policy::of_scopes([scope.as_str()]).is_ok_and(|one| one.allows(action, resource))
     };
-    let by: Vec<String> = scopes.iter().filter(allows).cloned().collect();
+    let forbids = |scope: &&String| {
+        let all = ["publish:**", "subscribe:**", "admin:**", scope.as_str()];
+        Policy::of_scopes(all).is_ok_and(|one| !one.allows(action, resource))
+    };
     let allowed = policy.allows(action, resource);
+    let by: Vec<String> = if allowed {
+        scopes.iter().filter(allows).cloned().collect()
+    } else {
+        scopes.iter().filter(forbids).cloned().collect()
+    };
     let why = match (allowed, by.first()) {
         (true, Some(scope)) => format!("by scope {scope}"),
         (true, None) => "by the scopes together".to_owned(),
+        (false, Some(scope)) => format!("scope {scope} forbids it"),
         (false, _) if scopes.is_empty() => {
             "the token has no scopes; what nothing allows is refused".into()
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use promethean::GroupSettings;
 use promethean_event::{GroupName, PartitionCount, Pattern, Topic};
+use promethean_gateway::access::RuleTemplate;
 use serde::Serialize;
 
 use super::Manifest;
@@ -93,11 +94,26 @@ impl Findings {
             _ => {}
         }
         if let Some(jwt) = &auth.jwt {
-            if jwt.secret_file.is_some() == jwt.jwks.is_some() {
-                self.error("auth.jwt", "give either secret_file or jwks");
+            let sources = [jwt.secret_file.is_some(), jwt.jwks.is_some(), jwt.jwks_url.is_some()];
+            if sources.iter().filter(|is_given| **is_given).count() != 1 {
+                self.error("auth.jwt", "give one of secret_file, jwks and jwks_url");
+            }
+            if jwt.issuer.is_empty() || jwt.audience.is_empty() {
+                self.error("auth.jwt", "issuer and audience are needed");
             }
             if !matches!(jwt.algorithm.as_deref(), None | Some("RS256" | "ES256")) {
                 self.error("auth.jwt.algorithm", "is RS256 or ES256");
+            }
+        }
+        for (name, rate) in server.rates.said() {
+            if rate == 0 {
+                let at = format!("server.rates.{name}");
+                self.error(at, "0 would let nothing through; say 1 or more, or leave it out");
+            }
+        }
+        for rule in &auth.rules {
+            if let Err(error) = RuleTemplate::read(rule) {
+                self.error("auth.rules", error.to_string());
             }
         }
         let files = [&server.tls_cert, &server.tls_key, &auth.tokens];

@@ -87,6 +87,41 @@ pub(crate) struct ServerTable {
     /// What happens to events of topics that are not there: `make` or `refuse`. Default: `refuse`
     /// for `prom serve` with topics in the manifest, otherwise `make`.
     pub(crate) unknown_topics: Option<UnknownTopics>,
+    pub(crate) rates: RatesTable,
+}
+
+/// Events in a second.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RatesTable {
+    /// Events that one connection may publish in a second. Default: 200 for `prom serve`.
+    pub(crate) publish_per_connection: Option<u32>,
+    /// Events that one subject may publish, over all its connections. Default: 2,000 for `prom serve`.
+    pub(crate) publish_per_subject: Option<u32>,
+    /// Events that may be published to one topic. Default: 1,000 for `prom serve`.
+    pub(crate) publish_per_topic: Option<u32>,
+    /// Events that one connection gets; more come later. Default: as many as it takes.
+    pub(crate) deliver_per_connection: Option<u32>,
+    /// Events that one subject gets, over all its connections. Default: as many as it takes.
+    pub(crate) deliver_per_subject: Option<u32>,
+    /// Events of one topic, to all who get it. Default: as many as they take.
+    pub(crate) deliver_per_topic: Option<u32>,
+}
+
+impl RatesTable {
+    /// Those that were said, by name.
+    pub(crate) fn said(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        [
+            ("publish_per_connection", self.publish_per_connection),
+            ("publish_per_subject", self.publish_per_subject),
+            ("publish_per_topic", self.publish_per_topic),
+            ("deliver_per_connection", self.deliver_per_connection),
+            ("deliver_per_subject", self.deliver_per_subject),
+            ("deliver_per_topic", self.deliver_per_topic),
+        ]
+        .into_iter()
+        .filter_map(|(name, rate)| Some((name, rate?)))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -129,6 +164,9 @@ pub(crate) struct AuthTable {
     pub(crate) mode: Option<AuthMode>,
     /// File of static tokens. Default: `tokens.json` in the data directory.
     pub(crate) tokens: Option<PathBuf>,
+    /// Scopes of everybody besides those of the token, such as `!subscribe:secret.**` to forbid or
+    /// `publish:user.{sub}.**`, in which `{sub}` is who has the token.
+    pub(crate) rules: Vec<String>,
     pub(crate) jwt: Option<JwtTable>,
 }
 
@@ -140,8 +178,8 @@ pub(crate) enum AuthMode {
     Jwt,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct JwtTable {
     /// Issuer whose tokens are accepted.
     pub(crate) issuer: String,
@@ -149,8 +187,15 @@ pub(crate) struct JwtTable {
     pub(crate) audience: String,
     /// Secret for HS256, 32 bytes at least.
     pub(crate) secret_file: Option<PathBuf>,
-    /// Key set of the issuer; read again on SIGHUP.
+    /// File with the key set of the issuer; read again on SIGHUP.
     pub(crate) jwks: Option<PathBuf>,
+    /// Address that the key set is fetched from, `https` only; again every 10 minutes, and when a
+    /// token names a key that is not in it.
+    pub(crate) jwks_url: Option<String>,
+    /// Certificates to trust there, as PEM. Default: those of this machine.
+    pub(crate) jwks_ca: Option<PathBuf>,
+    /// Whether the issuer may have an address inside of a network. Default: false.
+    pub(crate) jwks_inside: bool,
     /// How the issuer signs with its key set: `RS256` or `ES256`. Default: `RS256`.
     pub(crate) algorithm: Option<String>,
 }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 pub(crate) use check::{Finding, Severity};
 pub(crate) use document::{
-    AuthMode, Document, FieldRule, StoreKind, UnkeyedRule, UnknownTopics, ViewTable,
+    AuthMode, Document, FieldRule, RatesTable, StoreKind, UnkeyedRule, UnknownTopics, ViewTable,
 };
 pub(crate) use plan::{Existing, Plan, Step};
 pub(crate) use quantity::{Limit, bytes_or_none};

@@ -11,6 +11,9 @@ use crate::store::Stored;
 /// The header of an event that was changed and replayed: the one group it is for.
 pub(crate) const REPLAY_FOR: &str = "x-replay-for";
 
+/// The header of an event that was published anew: how often it went round so far.
+pub(crate) const REPLAY_ROUND: &str = "x-replay-round";
+
 /// A dead letter that is being written.
 pub(crate) struct DeadEvent<'a> {
     pub(crate) record: &'a DeadLetterRecord,

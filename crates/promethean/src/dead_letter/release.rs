@@ -2,11 +2,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_delivery::DeadLetterRef;
 use promethean_delivery::limits::RELEASES_MAX;
-use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, EventId, NewEvent, ReplayTo};
+use promethean_delivery::{DeadLetterRef, Refusal};
+use promethean_event::{
+    DeadLetter, DeadLetterQuery, DeadLetterState, EventId, GroupName, HeaderError, Headers,
+    NewEvent, ReplayTo,
+};
 
-use super::letter::{DeadLetterEntry, REPLAY_FOR};
+use super::letter::{DeadLetterEntry, REPLAY_FOR, REPLAY_ROUND};
 use super::listing::DeadLetterError;
 use crate::bus::Bus;
 use crate::dispatch::Order;
@@ -102,6 +105,10 @@ pub enum Unreplayed {
     Unchanged,
     /// The group, or its topic, is gone.
     NoGroup,
+    /// The group was moved back before it: it comes again by itself.
+    ComesAgain,
+    /// Its headers leave no room for those of a replay.
+    NoRoom,
 }
 
 impl Bus {
@@ -139,7 +146,9 @@ impl Bus {
     ) -> Result<Option<Unreplayed>, DeadLetterError> {
         let letter = &entry.letter;
         let round = letter.round.saturating_add(1);
-        if round > replay.rounds_max.min(RELEASES_MAX) {
+        // It may have gone round as one event, and as several that were published.
+        let rounds = round.saturating_add(published_rounds(letter));
+        if rounds > replay.rounds_max.min(RELEASES_MAX) {
             return Ok(Some(Unreplayed::TooManyRounds));
         }
         let publishes = replay.transform.is_some() || replay.to == ReplayTo::AllGroups;
@@ -151,7 +160,9 @@ impl Bus {
                 Err(error) => return Err(error.into()),
             }
             if !replay.dry_run {
-                self.release(entry, round).await?;
+                if let Some(why) = self.release(entry, round).await? {
+                    return Ok(Some(why));
+                }
                 self.settle_letter(entry.id, DeadLetterState::Replayed).await?;
             }
             return Ok(None);
@@ -167,9 +178,11 @@ impl Bus {
         let Some(mut event) = event else {
             return Ok(Some(Unreplayed::Unchanged));
         };
-        if replay.to == ReplayTo::FailingGroup {
-            // A group's name is always good in a header, and room for it was left.
-            drop(event.headers.set(REPLAY_FOR, letter.group.as_str()));
+        let group = (replay.to == ReplayTo::FailingGroup).then_some(&letter.group);
+        // Without its mark it would go to groups that it is not for.
+        match marked(&event.headers, group, rounds) {
+            Ok(headers) => event.headers = headers,
+            Err(_) => return Ok(Some(Unreplayed::NoRoom)),
         }
         if !replay.dry_run {
             self.publish(event).await?;
@@ -179,16 +192,27 @@ impl Bus {
         Ok(None)
     }
 
-    /// Gives a dead letter back to its group.
-    async fn release(&self, entry: &DeadLetterEntry, round: u16) -> Result<(), DeadLetterError> {
+    /// Gives a dead letter back to its group, or says why not.
+    async fn release(
+        &self,
+        entry: &DeadLetterEntry,
+        round: u16,
+    ) -> Result<Option<Unreplayed>, DeadLetterError> {
         let letter = &entry.letter;
         let group = self.group(&letter.group).await?;
         let Some(lane) = self.lane_of(letter) else {
             return Err(DeadLetterError::Unknown(entry.id));
         };
         let event = reference(letter, round);
-        group.order(lane, Order::Release(event.into())).await?;
-        Ok(())
+        match group.order(lane, Order::Release(event.into())).await {
+            // It was given back before, by one who did not get to say so.
+            Ok(_) | Err(GroupError::Refused(Refusal::AlreadyDone)) => Ok(None),
+            Err(GroupError::Refused(Refusal::ReleasedTooOften)) => {
+                Ok(Some(Unreplayed::TooManyRounds))
+            }
+            Err(GroupError::Refused(Refusal::Unknown)) => Ok(Some(Unreplayed::ComesAgain)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A replacement is on its way: the key that waits behind the original goes on.
@@ -223,6 +247,31 @@ fn reference(letter: &DeadLetter, round: u16) -> DeadLetterRef {
         key: key.map(|key| key_hash(key.as_str().as_bytes())),
         round,
     }
+}
+
+/// How often it was published anew before it was given up.
+fn published_rounds(letter: &DeadLetter) -> u16 {
+    let said = letter.original.as_ref().and_then(|event| event.headers.get(REPLAY_ROUND));
+    said.and_then(|round| round.parse().ok()).unwrap_or(0)
+}
+
+/// Headers with the marks of this replay instead of those of an earlier one.
+fn marked(
+    headers: &Headers,
+    group: Option<&GroupName>,
+    rounds: u16,
+) -> Result<Headers, HeaderError> {
+    let mut marked = Headers::new();
+    for (name, value) in
+        headers.iter().filter(|(name, _)| ![REPLAY_FOR, REPLAY_ROUND].contains(name))
+    {
+        marked.insert(name, value)?;
+    }
+    marked.insert(REPLAY_ROUND, &rounds.to_string())?;
+    if let Some(group) = group {
+        marked.insert(REPLAY_FOR, group.as_str())?;
+    }
+    Ok(marked)
 }
 
 /// The original, to be published anew: the same but for its id, which is made of the dead letter's

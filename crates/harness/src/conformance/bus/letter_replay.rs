@@ -166,6 +166,64 @@ pub async fn rounds_are_bounded(factory: &dyn BusFactory) {
     scene.silent(&mut billing).await;
 }
 
+/// The same for what is published anew, to all or changed: each of them is another event, and goes
+/// round as one.
+pub async fn rounds_of_published_replays_are_bounded(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let (mut billing, mut shipping, _) = one_letter(&scene).await;
+    for round in 0..4 {
+        let entry = scene.letters_come_to(1).await.remove(0);
+        assert_eq!(entry.letter.round, 0, "it is an event of its own");
+        let (mut wish, is_for_all) = if round % 2 == 0 {
+            (waiting().to(ReplayTo::AllGroups), true)
+        } else {
+            (waiting().transform(Some), false)
+        };
+        wish.rounds_max = 3;
+        let report = replay(&scene, &wish).await;
+        if round == 3 {
+            assert_eq!(report.left, [(entry.id, Unreplayed::TooManyRounds)]);
+            break;
+        }
+        assert_eq!(report.replayed, [entry.id]);
+        let again = scene.next(&mut billing).await;
+        again.park("still no").await.expect("it is ours");
+        // To all means to all, also if it was for one before.
+        if is_for_all {
+            assert_eq!(scene.take(&mut shipping, 1).await, [1]);
+        }
+    }
+    scene.silent(&mut shipping).await;
+}
+
+/// A changed event that has no room for the mark of its group would go to everybody.
+pub async fn a_replay_without_room_for_its_mark_is_left(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let (mut billing, mut shipping, entry) = one_letter(&scene).await;
+    let full = waiting().transform(|mut event| {
+        for n in 0..32 {
+            event.headers.set(&format!("x-{n}"), "v").expect("32 headers fit");
+        }
+        Some(event)
+    });
+    assert_eq!(replay(&scene, &full).await.left, [(entry.id, Unreplayed::NoRoom)]);
+    assert_eq!(states(&scene).await, [DeadLetterState::Waiting]);
+    scene.silent(&mut billing).await;
+    scene.silent(&mut shipping).await;
+}
+
+/// Two at once: both go through, as does one that begins anew after a crash.
+pub async fn a_letter_that_is_given_back_already_stops_nobody(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let (mut billing, _shipping, entry) = one_letter(&scene).await;
+    let wish = waiting();
+    let (first, second) = tokio::join!(replay(&scene, &wish), replay(&scene, &wish));
+    assert!(first.left.is_empty() && second.left.is_empty(), "{first:?}, {second:?}");
+    assert!(first.replayed.contains(&entry.id) || second.replayed.contains(&entry.id));
+    assert_eq!(scene.take(&mut billing, 1).await, [1]);
+    assert_eq!(states(&scene).await, [DeadLetterState::Replayed]);
+}
+
 /// A letter can be given up for good; what is not there is said not to be.
 pub async fn letters_can_be_discarded(factory: &dyn BusFactory) {
     let scene = Scene::open(factory).await;

@@ -1,0 +1,157 @@
+//! RELIABILITY 4.2, the row of rates, over a real socket.
+
+use futures_util::SinkExt;
+use promethean_gateway::quota::Rate;
+use promethean_gateway::{Access, DeliveryRates, Rates};
+use promethean_harness::stopwatch::Stopwatch;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::server::{TestServer, tokens};
+
+#[tokio::test]
+async fn rates_refuse_with_a_time_to_wait() {
+    let one = Rate::per_second(2).ok();
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.rates = Rates { connection: one, ..Rates::default() };
+    })
+    .await;
+    let mut client = server.plain().await;
+    let frame = r#"{"op":"PUBLISH","topic":"a","payload":1}"#;
+    assert_eq!(client.ask(frame).await["op"], "OK");
+    assert_eq!(client.ask(frame).await["op"], "OK");
+    let refused = client.ask(frame).await;
+    assert_eq!(refused["code"], "rate_limited");
+    assert!((1..=1000).contains(&refused["retry_ms"].as_u64().unwrap()));
+    let many = r#"{"op":"PUBLISH","events":[{"topic":"a","payload":1},{"topic":"a","payload":1},{"topic":"a","payload":1}]}"#;
+    assert_eq!(client.ask(many).await["code"], "too_large");
+
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.rates = Rates { topic: Rate::new(1, 1).ok(), ..Rates::default() };
+    })
+    .await;
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    let refused = server.post("/publish/a", "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    assert!(refused.head.contains("retry-after: 1"));
+    assert_eq!(server.post("/publish/b", "1").await.status, 201);
+}
+
+/// Pitfall 64, of a topic: what can never pass is told so, and what was refused uses up nothing of
+/// what others may send.
+#[tokio::test]
+async fn what_is_refused_takes_nothing() {
+    let (access, secrets) = tokens(&[&["publish:**"], &["publish:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.rates = Rates {
+            connection: Rate::per_minute(10).ok(),
+            principal: Rate::per_minute(10).ok(),
+            topic: Rate::per_minute(2).ok(),
+            ..Rates::default()
+        };
+    })
+    .await;
+    let mut clients = Vec::new();
+    for secret in &secrets {
+        let mut client = server.plain().await;
+        client.ask(format!(r#"{{"op":"AUTH","token":"{secret}"}}"#)).await;
+        clients.push(client);
+    }
+    let one = r#"{"topic":"a","payload":1}"#;
+    let other = r#"{"topic":"b","payload":1}"#;
+    let batch = |events: &[&str]| format!(r#"{{"op":"PUBLISH","events":[{}]}}"#, events.join(","));
+    for _ in 0..20 {
+        let refused = clients[0].ask(batch(&[other, one, one, one])).await;
+        assert_eq!(refused["code"], "too_large", "{refused}");
+    }
+    assert_eq!(clients[1].ask(batch(&[one])).await["op"], "OK");
+    for _ in 0..20 {
+        let refused = clients[0].ask(batch(&[other, one, one])).await;
+        assert_eq!(refused["code"], "rate_limited", "{refused}");
+    }
+    // Of neither topic, nor of the sender's own, was anything taken.
+    assert_eq!(clients[0].ask(batch(&[other, other, one])).await["op"], "OK");
+}
+
+/// Pitfall 49: a rate on what is delivered dropped events. They are late, in order, and all there.
+#[tokio::test]
+async fn rates_of_delivery_delay_and_lose_nothing() {
+    let rate = Rate::new(50, 5).ok();
+    for delivery in [
+        DeliveryRates { connection: rate, ..DeliveryRates::default() },
+        DeliveryRates { principal: rate, ..DeliveryRates::default() },
+        DeliveryRates { topic: rate, ..DeliveryRates::default() },
+    ] {
+        let server = TestServer::with(Access::Anonymous, |settings| {
+            settings.rates = Rates { delivery, ..Rates::default() };
+        })
+        .await;
+        let events: Vec<String> = (0..40).map(|n| format!(r#"{{"payload":{n}}}"#)).collect();
+        assert_eq!(server.post("/publish/a", &format!("[{}]", events.join(","))).await.status, 201);
+        let tail = r#"{"op":"SUBSCRIBE","topic":"a","opts":{"from":"earliest"},"corr":1}"#;
+        let group = r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"from":"earliest","max_in_flight":5},"corr":1}"#;
+        for subscribe in [tail, group] {
+            let mut client = server.plain().await;
+            let begun = Stopwatch::start();
+            client.ask(subscribe).await;
+            for n in 0..40 {
+                let event = client.next_of("EVENT").await;
+                assert_eq!(
+                    (&event["event"]["payload"], &event["ctx"]["attempt"]),
+                    (&n.into(), &1.into())
+                );
+                let id = &event["event"]["id"];
+                client.say(format!(r#"{{"op":"ACK","topic":"a","group":"g","id":{id}}}"#)).await;
+            }
+            // A page comes at once, and the next one when it is paid for. A tail has one page here.
+            let least = if subscribe == group { 500 } else { 0 };
+            assert!(begun.elapsed() >= std::time::Duration::from_millis(least), "{subscribe}");
+        }
+    }
+}
+
+/// RELIABILITY 4.2: over all connections of a principal; and who goes on regardless has to go.
+#[tokio::test]
+async fn rates_of_a_principal_and_their_abuse() {
+    let (access, secrets) = tokens(&[&["publish:**"], &["publish:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.rates = Rates { principal: Rate::per_minute(2).ok(), ..Rates::default() };
+        settings.bounds.abuse = std::time::Duration::from_millis(200);
+    })
+    .await;
+    let mut clients = Vec::new();
+    for secret in [&secrets[0], &secrets[0], &secrets[1]] {
+        let mut client = server.plain().await;
+        client.ask(format!(r#"{{"op":"AUTH","token":"{secret}"}}"#)).await;
+        clients.push(client);
+    }
+    let frame = r#"{"op":"PUBLISH","topic":"a","payload":1}"#;
+    assert_eq!(clients[0].ask(frame).await["op"], "OK");
+    assert_eq!(clients[1].ask(frame).await["op"], "OK");
+    let refused = clients[0].ask(frame).await;
+    assert_eq!(refused["code"], "rate_limited");
+    assert!(refused["retry_ms"].as_u64().unwrap() > 1_000);
+    assert_eq!(clients[2].ask(frame).await["op"], "OK", "another principal");
+    let bearer = format!("Bearer {}", secrets[0]);
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
+    let answer = server.send("POST", "/publish/a", &headers, b"1").await;
+    assert_eq!((answer.status, answer.code().as_str()), (429, "rate_limited"));
+    assert!(answer.head.contains("retry-after"));
+    while clients[0].socket.send(Message::text(frame)).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(clients[0].closed().await, 1008 | 1006));
+    assert_eq!(clients[1].ask(frame).await["code"], "rate_limited", "it asked only once");
+}
+
+#[tokio::test]
+async fn too_many_wrong_tokens_of_one_address() {
+    let (access, _) = tokens(&[&["publish:**"]]);
+    let server = TestServer::with(access, |_| {}).await;
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        let answer = server.send("GET", "/lag", &[("authorization", "Bearer x")], b"").await;
+        seen.push(answer.status);
+    }
+    assert_eq!(seen[..10], [401; 10]);
+    assert_eq!(seen[10..], [429; 2]);
+}
