@@ -48,8 +48,8 @@ struct ProcessState {
 }
 promethean::topic! { ProcessState => "process.state", key = |state| state.process.clone() }
 
-/// A heartbeat becomes a state. What is asserted is the event that the projector published, not a
-/// cursor of a topic that it does not read.
+/// Pitfall 157: a heartbeat becomes a state. What is asserted is the event that the projector
+/// published, not a cursor of a topic that it does not read.
 #[tokio::test]
 async fn harness_end_to_end() {
     let harness = Harness::start();

@@ -1,6 +1,7 @@
 /**
  * The integration test of the notes: a heartbeat goes in, and the projector's state of the process
- * comes out, also when everything goes wrong on the way.
+ * comes out (pitfall 157), also when everything goes wrong on the way. No fixed ports, no sleeping,
+ * and stopping waits for its end (pitfall 158).
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
