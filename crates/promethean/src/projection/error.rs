@@ -83,6 +83,12 @@ pub enum ViewError {
     /// The view has not come so far in time.
     #[error("the view has not come to {0} yet")]
     Behind(super::position::Position),
+    /// The projection writes by itself.
+    #[error(
+        "projection {0} writes collections of its own, which only its code can build anew or check; \
+         to begin anew, stop it, empty them, forget it, and start it again"
+    )]
+    Foreign(String),
     /// The projection was stopped.
     #[error("projection {0} was stopped")]
     Stopped(String),
