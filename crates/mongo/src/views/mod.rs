@@ -102,6 +102,12 @@ impl MongoViews {
         })
     }
 
+    /// The database that they are in. A session works with collections of its own client only: those
+    /// that a handler writes are to be had from here, or from `database().client()`.
+    pub fn database(&self) -> mongodb::Database {
+        self.cluster.database.clone()
+    }
+
     fn collection(&self, name: &str) -> Collection<RawDocumentBuf> {
         self.cluster.database.collection(name)
     }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mongodb::ClientSession;
 use mongodb::bson::doc;
+use mongodb::options::ReadConcern;
 use promethean::projection::view_store::{
     BuildState, DatabaseError, Frozen, RowReader, Rows, StoredRow,
 };
@@ -44,10 +45,12 @@ impl MongoViews {
 
     pub(super) async fn freeze_now(&self, projection: String) -> Result<Frozen, DatabaseError> {
         let handle = handle()?;
+        // Said with each read, too: a session leaves the concern of a collection as it is.
         let session = self.cluster.client.start_session().snapshot(true);
         let mut session = self.cluster.ask(session).await.map_err(refused)?;
         let by_name = doc! { "_id": &projection };
         let record = self.projections.find_one(by_name).session(&mut session);
+        let record = record.read_concern(ReadConcern::snapshot());
         let record = self.cluster.ask(record).await.map_err(refused)?;
         let live = record.map_or(Ok(None), |record| record::build(&record, BuildState::Live))?;
         let session = Mutex::new(session);
@@ -96,6 +99,7 @@ impl RowReader for FrozenReader {
         let collection = self.views.collection(table);
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let finding = collection.find_one(doc! { "_id": key }).session(&mut *session);
+        let finding = finding.read_concern(ReadConcern::snapshot());
         let found = self.handle.block_on(self.views.cluster.ask(finding)).map_err(refused)?;
         found.map(|found| decode(&found)).transpose()
     }
@@ -107,7 +111,7 @@ impl RowReader for FrozenReader {
         let limit = i64::try_from(max).unwrap_or(i64::MAX);
         self.handle.block_on(async {
             let finding = collection.find(beyond).sort(doc! { "_id": 1 }).limit(limit);
-            let finding = finding.session(&mut *session);
+            let finding = finding.session(&mut *session).read_concern(ReadConcern::snapshot());
             let mut cursor = self.views.cluster.ask(finding).await.map_err(refused)?;
             let mut rows = Vec::new();
             while let Some(found) = cursor.next(&mut session).await {

@@ -99,10 +99,10 @@ fn a_commit_without_an_answer_is_known_by_its_cursor() {
     let set = Set::start();
     wait_for(async {
         let place = MongoPlace::at(&set.url);
-        let options = MongoOptions { deadline: Duration::from_secs(1), ..MongoOptions::default() };
+        let options = MongoOptions { deadline: Duration::from_secs(2), ..MongoOptions::default() };
         let hub = Hub::start_with(&place, LONG, options).await;
         define(&hub.bus, 1).await;
-        let (tables, gates) = (Tables::of(&place).await, [Gate::open(), Gate::open()]);
+        let (tables, gates) = (Tables::of(&hub), [Gate::open(), Gate::open()]);
         let [of_session, of_view] = gates.clone();
         let counting = tables.clone();
         let session = start_with(&hub, 25, move |session, event| {

@@ -35,9 +35,10 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) async fn of(place: &MongoPlace) -> Self {
+    pub(super) fn of(hub: &Hub) -> Self {
+        let database = hub.store.database();
         let (processes, host_stats) =
-            (place.collection("my_processes").await, place.collection("my_host_stats").await);
+            (database.collection("my_processes"), database.collection("my_host_stats"));
         Self { processes, host_stats }
     }
 
@@ -70,8 +71,8 @@ impl Tables {
     }
 }
 
-async fn start(hub: &Hub, tables: &Tables) -> Projection {
-    let tables = tables.clone();
+async fn start(hub: &Hub) -> Projection {
+    let tables = Tables::of(hub);
     start_with(hub, 25, move |session, event| {
         let tables = tables.clone();
         Box::pin(async move { tables.count(session, event).await })
@@ -103,15 +104,15 @@ fn an_increment_counts_once_whoever_dies() {
         let place = MongoPlace::new();
         let witness = Hub::start(&place, SHORT).await;
         define(&witness.bus, 2).await;
-        let tables = Tables::of(&place).await;
+        let tables = Tables::of(&witness);
         let mut hub = Hub::start(&place, SHORT).await;
-        let mut projection = start(&hub, &tables).await;
+        let mut projection = start(&hub).await;
         for round in 0..4_u64 {
             publish(&witness.bus, round * 200..(round + 1) * 200).await;
             let some = round * 200 + 10 + round * 45;
             until("it is at work", async || projection.progress().counts.events >= some).await;
             let next = Hub::start(&place, SHORT).await;
-            let following = start(&next, &tables).await;
+            let following = start(&next).await;
             hub.die();
             (hub, projection) = (next, following);
         }
@@ -132,11 +133,11 @@ fn a_hub_that_slept_in_a_transaction_adds_nothing() {
         let place = MongoPlace::new();
         let (a, b) = (Hub::start(&place, SHORT).await, Hub::start(&place, SHORT).await);
         define(&a.bus, 1).await;
-        let tables = Tables::of(&place).await;
+        let tables = Tables::of(&b);
         let (asleep, sleeps) = tokio::sync::oneshot::channel();
         let (wake, woken) = std::sync::mpsc::sync_channel::<()>(1);
         let once = std::sync::Mutex::new(Some((asleep, woken)));
-        let (counting, once) = (tables.clone(), Arc::new(once));
+        let (counting, once) = (Tables::of(&a), Arc::new(once));
         let at_a = start_with(&a, 25, move |session, event| {
             let (tables, once) = (counting.clone(), Arc::clone(&once));
             Box::pin(async move {
@@ -154,7 +155,7 @@ fn a_hub_that_slept_in_a_transaction_adds_nothing() {
         .await;
         publish(&b.bus, 0..100).await;
         sleeps.await.unwrap();
-        let at_b = start(&b, &tables).await;
+        let at_b = start(&b).await;
         at_b.caught_up().await.unwrap();
         assert_eq!(tables.seen().await, counted(0..100));
         drop(wake);
@@ -172,7 +173,7 @@ fn a_permanent_error_is_a_dead_letter_and_leaves_nothing() {
         let place = MongoPlace::new();
         let hub = Hub::start(&place, LONG).await;
         define(&hub.bus, 1).await;
-        let done = place.collection("done").await;
+        let done = hub.store.database().collection::<Document>("done");
         done.insert_one(doc! { "_id": 3_i64 }).await.unwrap();
         let (writing, tries) = (done.clone(), Arc::new(AtomicU32::new(0)));
         let counting = Arc::clone(&tries);
