@@ -34,6 +34,8 @@ mod reading;
 
 mod session;
 
+pub mod guide;
+
 use std::fmt;
 use std::sync::Arc;
 
