@@ -225,7 +225,11 @@ impl Applying {
                 Some(Write::Delete(stamp)) => {
                     standing.deletes.push(key.clone());
                     if batch.order.has_graves() {
-                        standing.buried.push(grave_document(self.grave_id(table, key), &stamp));
+                        standing.buried.push(grave_document(
+                            self.grave_id(table, key),
+                            batch.of.build,
+                            &stamp,
+                        ));
                     }
                 }
             }
@@ -292,10 +296,10 @@ impl Applying {
     }
 }
 
-fn grave_document(id: Document, stamp: &Stamp) -> Document {
+fn grave_document(id: Document, build: i64, stamp: &Stamp) -> Document {
     doc! {
-        "_id": id.clone(),
-        "build": id.get_i64("build").unwrap_or(0),
+        "_id": id,
+        "build": build,
         "v": stamp.version,
         "at": signed(stamp.at),
         "lane": lane_number(stamp.lane),

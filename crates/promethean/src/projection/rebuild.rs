@@ -86,7 +86,7 @@ impl Projection {
     }
 
     /// Has the views kept here: who builds them anew must be who keeps them.
-    async fn take(&self) -> Result<(), ViewError> {
+    pub(crate) async fn take(&self) -> Result<(), ViewError> {
         if self.site.tenure.is_held() {
             return Ok(());
         }

@@ -56,7 +56,7 @@ impl Supervisor {
                 }
                 match &mut driver {
                     Some(driver) => drive(driver, &self.site, &self.progress).await,
-                    None => std::future::pending().await,
+                    None => self.site.until_lost().await,
                 }
             };
             let command = tokio::select! {
@@ -264,14 +264,7 @@ async fn wait(driver: &mut Driver, site: &Site) -> Result<bool, ProjectionError>
         if let Ok(is_open) = tokio::time::timeout(look, driver.grown()).await {
             return Ok(is_open);
         }
-        let name = site.definition.name.as_str();
-        match site.tenure.is_still_held(&*site.database, name).await {
-            Ok(true) => {}
-            Ok(false) => return Err(DatabaseError::Fenced.into()),
-            // Whoever cannot be asked cannot have told anybody else.
-            Err(error) if error.is_transient() => {}
-            Err(error) => return Err(error.into()),
-        }
+        site.is_ours_still().await?;
     }
 }
 
@@ -341,6 +334,29 @@ impl Site {
     pub(super) fn is_anothers(&self, error: &ProjectionError) -> bool {
         let is_fenced = matches!(error, ProjectionError::Database(DatabaseError::Fenced));
         is_fenced && self.database.is_shared()
+    }
+
+    /// Refused if another hub has taken over.
+    async fn is_ours_still(&self) -> Result<(), ProjectionError> {
+        let name = self.definition.name.as_str();
+        match self.tenure.is_still_held(&*self.database, name).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(DatabaseError::Fenced.into()),
+            // Whoever cannot be asked cannot have told anybody else.
+            Err(error) if error.is_transient() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// One that has nothing to drive only waits, and hears it if another hub takes over.
+    async fn until_lost(&self) -> Result<(), ProjectionError> {
+        if !self.database.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(Duration::from_millis(LOOK_MS_MAX)).await;
+            self.is_ours_still().await?;
+        }
     }
 
     /// Takes the projection if it is to be had; otherwise tells how far another hub is.

@@ -262,8 +262,10 @@ impl Projection {
         self.progress.borrow().definition.clone()
     }
 
-    /// Begins again after a failure, once its reason is gone. One that goes on is left alone.
+    /// Begins again after a failure, once its reason is gone. One that goes on is left alone; one
+    /// that another hub keeps, well or not, is kept here from then on.
     pub async fn resume(&self) -> Result<(), ViewError> {
+        self.take().await?;
         let told = self.commands.send(Command::Again).await;
         told.map_err(|_| ViewError::Stopped(self.name().to_owned()))
     }

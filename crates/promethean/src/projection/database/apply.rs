@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use promethean_event::{Offset, Payload};
 use rusqlite::{CachedStatement, Connection, Transaction, TransactionBehavior, params};
 
-use super::builds::{lane_number, lane_of};
+use super::builds::{is_there, lane_number, lane_of};
 use super::{DatabaseError, Faults};
 use crate::projection::stamp::{Order, Stamp, Write};
 use crate::projection::view_store::{Batch, Counts, Phase, Table};
@@ -30,6 +30,10 @@ impl Batch {
     fn commit(&self, connection: &mut Connection, faults: &Faults) -> Result<u64, DatabaseError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         faults.step()?;
+        if !is_there(&transaction, self.of.build, self.of.state)? {
+            // The build was replaced or dropped meanwhile.
+            return Err(DatabaseError::Fenced);
+        }
         let mut stale = 0;
         for (table, writes) in self.tables.iter().zip(&self.writes) {
             stale += match self.order {
@@ -155,17 +159,13 @@ impl Batch {
                    unkeyed = unkeyed + ?4, dead = dead + ?5 WHERE build = ?1";
         let count = |count: u64| count.cast_signed();
         let Counts { events, stale: before, unkeyed, dead } = self.counts;
-        let changed = transaction.prepare_cached(sql)?.execute(params![
+        transaction.prepare_cached(sql)?.execute(params![
             self.of.build,
             count(events),
             count(before + stale),
             count(unkeyed),
             count(dead)
         ])?;
-        if changed != 1 {
-            // The build was replaced or dropped meanwhile.
-            return Err(DatabaseError::Fenced);
-        }
         if self.synced {
             let sql = "DELETE FROM promethean_plans WHERE build = ?1";
             transaction.prepare_cached(sql)?.execute(params![self.of.build])?;

@@ -17,6 +17,17 @@ const fn text(state: BuildState) -> &'static str {
     }
 }
 
+/// Whether a build is there, in a state.
+pub(super) fn is_there(
+    connection: &Connection,
+    build: i64,
+    state: BuildState,
+) -> Result<bool, DatabaseError> {
+    let sql = "SELECT 1 FROM promethean_builds WHERE build = ?1 AND state = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.exists(params![build, text(state)])?)
+}
+
 /// The build of a projection in a state, if there is one.
 pub(super) fn find(
     connection: &Connection,
