@@ -8,6 +8,8 @@ mod bus_conformance;
 
 mod outbox_conformance;
 
+mod view_conformance;
+
 mod group_simulation;
 
 mod kills;

@@ -148,6 +148,11 @@ impl Cluster {
         }
     }
 
+    /// How long something may take.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.deadline
+    }
+
     /// The moment by which something that begins now has to be done.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.deadline)

@@ -38,6 +38,8 @@ mod lookup;
 
 mod cleaning;
 
+pub mod views;
+
 pub mod outbox;
 
 pub mod changefeed;

@@ -35,3 +35,12 @@ pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take
 /// milliseconds between their commands.
 pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);
+/// How long the making of a view's indexes is waited for before it is looked at again.
+pub(crate) const VIEW_INDEX_WAIT: Duration = Duration::from_secs(600);
+/// How long the events of one transaction of a user's may be worked on before the rest is left to
+/// the next one. Servers end a transaction after a minute.
+pub(crate) const HANDLING_TIME: Duration = Duration::from_secs(15);
+/// And the transaction as a whole, tries included.
+pub(crate) const HANDLING_TIME_MAX: Duration = Duration::from_secs(50);
+
+const _: () = assert!(HANDLING_TIME.as_secs() * 2 <= HANDLING_TIME_MAX.as_secs());

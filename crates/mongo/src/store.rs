@@ -72,6 +72,10 @@ impl MongoStore {
         Ok(Self { cluster, clock, table, growing, requests, watching })
     }
 
+    pub(crate) const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     /// Hands a request to the writer, at once; the future is the answer.
     fn ask<T: Send + 'static, E: From<AppendError> + Send + 'static>(
         &self,

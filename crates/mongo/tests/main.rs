@@ -19,4 +19,6 @@ mod plans;
 
 mod hubs;
 
+mod views;
+
 mod faults;

@@ -23,10 +23,14 @@ fn url() -> String {
 
 /// A hub with a directory of its own, that lets everybody in.
 fn hub(url: &str, folder: &Path, name: &str) -> Server {
+    hub_with(url, folder, name, "")
+}
+
+fn hub_with(url: &str, folder: &Path, name: &str, more: &str) -> Server {
     let manifest = folder.join(format!("{name}.toml"));
     let text = format!(
         "[store]\nkind = \"mongodb\"\nurl = \"{url}\"\npath = \"{name}\"\nhub_lease = \"1s\"\n\
-         [auth]\nmode = \"off\"\n[topic.orders]\npartitions = 4\n"
+         [auth]\nmode = \"off\"\n[topic.orders]\npartitions = 4\n{more}"
     );
     std::fs::write(&manifest, text).unwrap();
     let file = manifest.to_str().unwrap();
@@ -103,6 +107,87 @@ fn two_servers_share_a_group_and_one_is_killed() {
     });
 }
 
+/// What a command says, as JSON, once it goes.
+fn asked(arguments: &[&str]) -> serde_json::Value {
+    let said = prom(&[arguments, &["--json"]].concat());
+    assert_eq!(said.status.code(), Some(0), "{arguments:?}: {}", stderr(&said));
+    serde_json::from_str(&stdout(&said)).unwrap()
+}
+
+/// Views and snapshots on MongoDB, as a user has them: declared, read from any hub, looked back at,
+/// built anew, checked, and kept by another hub when the first is killed.
+#[test]
+fn views_are_kept_in_mongodb_and_served_by_every_hub() {
+    let (folder, url) = (tempfile::tempdir().unwrap(), url());
+    let more = "snapshot = true\nsnapshot_every = \"100ms\"\n\
+                [views.newest]\ntopic = \"orders\"\nfields = { n = \"integer\" }\n\
+                indexes = [[\"n\"]]\ndefault = true\n";
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let a = hub_with(&url, folder.path(), "a", more);
+        let b = hub_with(&url, folder.path(), "b", more);
+        let publish = async |server: &Server, numbers: std::ops::Range<u64>| {
+            let bus = Bus::connect(&server.url()).await.unwrap();
+            let event = |n: u64| {
+                let event = order(n);
+                NewEvent { payload: Payload::of(&serde_json::json!({ "n": n })).unwrap(), ..event }
+            };
+            bus.publish_batch(numbers.map(event).collect()).await.unwrap();
+        };
+        publish(&a, 0..50).await;
+        let (at_a, at_b) = (a.url(), b.url());
+        let value = |at: &str, key: &str| {
+            let said = prom(&["view", "get", "newest", key, "--url", at, "--json"]);
+            let json =
+                serde_json::from_str::<serde_json::Value>(&stdout(&said)).unwrap_or_default();
+            json["n"].as_u64()
+        };
+        for at in [&at_a, &at_b] {
+            until("the view shows it", || value(at, "key-3") == Some(43)).await;
+        }
+        let list =
+            |at: &str| asked(&["view", "list", "newest", "n.ge=45", "--url", at]).to_string();
+        assert_eq!(list(&at_a), list(&at_b));
+        assert!(list(&at_b).contains("key-7"), "{}", list(&at_b));
+        // One keeps it, the other stands by and says so.
+        let state = |at: &str| {
+            let listed = asked(&["view", "ls", "--url", at]);
+            listed["views"][0]["state"].as_str().map(str::to_owned)
+        };
+        let states = [state(&at_a), state(&at_b)].map(Option::unwrap_or_default);
+        let mut sorted = states.clone();
+        sorted.sort();
+        assert_eq!(sorted, ["elsewhere", "running"]);
+        let other = if states[0] == "elsewhere" { &at_a } else { &at_b };
+        let before = asked(&["view", "get", "newest", "key-3", "--url", other]);
+        let verified = asked(&["view", "verify", "newest", "--url", other]);
+        assert_eq!(verified["different"], 0, "{verified}");
+        asked(&["view", "rebuild", "newest", "--url", other, "--yes"]);
+        until("who built it anew keeps it", || state(other).as_deref() == Some("running")).await;
+        // The keeper is killed.
+        let (keeper, left) = if states[0] == "elsewhere" { (a, b) } else { (b, a) };
+        publish(&left, 50..90).await;
+        drop(keeper);
+        publish(&left, 90..100).await;
+        let at = left.url();
+        until("the other keeps it", || state(&at).as_deref() == Some("running")).await;
+        until("and shows all", || value(&at, "key-9") == Some(99)).await;
+        let verified = asked(&["view", "verify", "newest", "--url", &at]);
+        assert_eq!((&verified["different"], &verified["documents"]), (&0.into(), &10.into()));
+        // What it was.
+        let then = before["_pos"].as_str().unwrap();
+        let past = asked(&["at", then, "newest", "key-3", "--url", &at]).to_string();
+        assert!(past.contains("\"n\":43") && value(&at, "key-3") == Some(93), "{past}");
+        // The snapshot of the topic has the newest state of each key.
+        let shown = || {
+            let ask = ["tail", "orders.snapshot", "--no-follow", "--url", &at];
+            stdout(&prom(&[&ask[..], &["--json"]].concat()))
+        };
+        until("the snapshot follows", || shown().contains("\"n\":99")).await;
+        assert_eq!(left.stop(), Some(0));
+    });
+}
+
 #[test]
 fn a_server_that_stands_alone_or_is_away_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,13 +204,12 @@ fn a_server_that_stands_alone_or_is_away_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn views_and_passwords_do_not_go_with_it() {
+fn passwords_do_not_go_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let manifest = folder.path().join("prom.toml");
     let file = manifest.to_str().unwrap();
     let store = "[store]\nkind = \"mongodb\"\nurl = \"mongodb://db1/prom\"\n";
     let cases = [
-        (format!("{store}[views.newest]\ntopic = \"orders\"\n"), "not on MongoDB yet"),
         (store.replace("db1", "hub:s3cret@db1"), "url_file"),
         ("[store]\nkind = \"mongodb\"\n".to_owned(), "url"),
         ("[store]\nurl = \"mongodb://db1/prom\"\n".to_owned(), "mongodb"),

@@ -14,6 +14,8 @@ pub mod bus;
 
 pub mod outbox;
 
+pub mod views;
+
 mod append;
 
 mod order;

@@ -12,8 +12,8 @@ use promethean_event::{
     Topic,
 };
 
-use payload::{Kept, keep, restore};
-pub(crate) use payload::{PrintError, canonical};
+use payload::{Kept, keep};
+pub(crate) use payload::{PrintError, canonical, print_members, restore, value_of};
 
 /// Where an event stands, and what the store notes of it.
 #[derive(Debug, Clone, Copy)]

@@ -26,18 +26,43 @@ pub(crate) enum Kept {
 
 /// BSON for a payload if it gives the same bytes back, its text otherwise.
 pub(crate) fn keep(payload: &Payload) -> Kept {
+    match value_of(payload) {
+        Some((value, true)) => Kept::Value(value),
+        _ => Kept::Text(payload.as_str().to_owned()),
+    }
+}
+
+/// A payload as BSON, if it can be, and whether that gives the same bytes back.
+pub(crate) fn value_of(payload: &Payload) -> Option<(RawBson, bool)> {
     let text = payload.as_str();
     // Refused by the seed: it cannot be BSON. Nothing is lost, it is kept as text.
     let mut parser = serde_json::Deserializer::from_str(text);
-    if let Ok(value) = (ValueSeed).deserialize(&mut parser)
-        && size(&value) <= PAYLOAD_BSON_BYTES_MAX
-    {
-        let mut printed = Vec::with_capacity(text.len());
-        if print(value.as_raw_bson_ref(), &mut printed).is_ok() && printed == text.as_bytes() {
-            return Kept::Value(value);
-        }
+    let value = (ValueSeed).deserialize(&mut parser).ok()?;
+    if size(&value) > PAYLOAD_BSON_BYTES_MAX {
+        return None;
     }
-    Kept::Text(text.to_owned())
+    let mut printed = Vec::with_capacity(text.len());
+    let is_printed = print(value.as_raw_bson_ref(), &mut printed).is_ok();
+    let is_exact = is_printed && printed == text.as_bytes();
+    Some((value, is_exact))
+}
+
+/// The object that has these members, in order.
+pub(crate) fn print_members<'a>(
+    members: impl Iterator<Item = (&'a str, RawBsonRef<'a>)>,
+) -> Result<Payload, PrintError> {
+    let mut text = Vec::new();
+    for (name, value) in members {
+        text.push(if text.is_empty() { b'{' } else { b',' });
+        serde_json::to_writer(&mut text, name)?;
+        text.push(b':');
+        print(value, &mut text)?;
+    }
+    if text.is_empty() {
+        text.push(b'{');
+    }
+    text.push(b'}');
+    Ok(Payload::from_stored(Bytes::from(text)))
 }
 
 fn size(value: &RawBson) -> usize {

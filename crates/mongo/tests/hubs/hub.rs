@@ -18,17 +18,17 @@ use crate::replica_set::{database, drop_database, url_of};
 
 /// A store that hubs share.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Memory(Arc<MemoryStore>),
     Mongo(String),
 }
 
 impl Place {
-    pub(super) fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self::Memory(Arc::new(MemoryStore::shared(Arc::new(SystemClock))))
     }
 
-    pub(super) fn mongodb() -> Self {
+    pub(crate) fn mongodb() -> Self {
         Self::Mongo(database())
     }
 
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         if let Self::Mongo(name) = self {
             drop_database(&name).await;
         }
@@ -50,14 +50,14 @@ impl Place {
 }
 
 /// A hub: a bus on a runtime of its own.
-pub(super) struct Hub {
-    pub(super) number: usize,
-    pub(super) bus: Bus,
+pub(crate) struct Hub {
+    pub(crate) number: usize,
+    pub(crate) bus: Bus,
     runtime: Option<Runtime>,
 }
 
 impl Hub {
-    pub(super) async fn start(place: &Arc<Place>, number: usize, lease: Duration) -> Self {
+    pub(crate) async fn start(place: &Arc<Place>, number: usize, lease: Duration) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         // One thread, so that stopping it stops the hub.
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
@@ -71,7 +71,7 @@ impl Hub {
     }
 
     /// Lets it take part in a group, for as long as it lives.
-    pub(super) async fn consume(&self, group: &str, history: &History) {
+    pub(crate) async fn consume(&self, group: &str, history: &History) {
         let (bus, number, history) = (self.bus.clone(), self.number, history.clone());
         let group = group.to_owned();
         let (joined, has_joined) = tokio::sync::oneshot::channel();
@@ -96,12 +96,12 @@ impl Hub {
     }
 
     /// Dies: nobody is told.
-    pub(super) fn die(mut self) {
+    pub(crate) fn die(mut self) {
         self.runtime.take().unwrap().shutdown_background();
     }
 
     /// Stops everything in it until the sender is dropped or says so.
-    pub(super) async fn freeze(&self) -> mpsc::SyncSender<()> {
+    pub(crate) async fn freeze(&self) -> mpsc::SyncSender<()> {
         let (thaw, thawed) = mpsc::sync_channel(1);
         let (frozen, is_frozen) = tokio::sync::oneshot::channel();
         self.runtime.as_ref().unwrap().spawn(async move {
@@ -114,7 +114,7 @@ impl Hub {
     }
 
     /// Goes in good order.
-    pub(super) async fn leave(mut self) {
+    pub(crate) async fn leave(mut self) {
         let bus = self.bus.clone();
         let runtime = self.runtime.take().unwrap();
         runtime.spawn(async move { bus.close().await }).await.unwrap();
@@ -122,7 +122,7 @@ impl Hub {
     }
 
     /// The numbers of lanes that each hub holds of a group, largest first.
-    pub(super) async fn shares(&self, group: &str) -> Vec<usize> {
+    pub(crate) async fn shares(&self, group: &str) -> Vec<usize> {
         let claims = self.bus.store().claims().unwrap();
         let held = claims.holders(GroupName::new(group).unwrap()).await.unwrap();
         let mut shares = std::collections::BTreeMap::<_, Vec<Lane>>::new();
@@ -141,14 +141,14 @@ impl Drop for Hub {
     }
 }
 
-pub(super) async fn define(hub: &Hub, partitions: u32) {
+pub(crate) async fn define(hub: &Hub, partitions: u32) {
     let mut definition = TopicDefinition::new(Topic::new("orders").unwrap());
     definition.partitions = PartitionCount::new(partitions).unwrap();
     hub.bus.define(definition).await.unwrap();
 }
 
 /// Publishes events of fifty keys; gives what they are known by.
-pub(super) async fn publish(hub: &Hub, numbers: std::ops::Range<u64>) -> Vec<(String, u64)> {
+pub(crate) async fn publish(hub: &Hub, numbers: std::ops::Range<u64>) -> Vec<(String, u64)> {
     let known = |number: u64| (format!("key-{}", number % 50), number + 1);
     let published: Vec<(String, u64)> = numbers.map(known).collect();
     let event = |(key, number): &(String, u64)| {

@@ -3,7 +3,7 @@
 
 pub(crate) mod history;
 
-mod hub;
+pub(crate) mod hub;
 
 mod operating;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use promethean_mongo::views::MongoViews;
 use promethean_mongo::{MongoOptions, MongoStore, OpenError};
 
 use super::Status;
@@ -62,17 +63,15 @@ fn checked(url: &str) -> anyhow::Result<String> {
     Err(Failure::usage(what).hint(hint).into())
 }
 
-/// What of a manifest cannot be had on MongoDB.
-pub(super) fn suits(manifest: Option<&Manifest>) -> anyhow::Result<()> {
-    let Some(problem) = manifest.and_then(|found| found.document.unsuited_to_mongodb()) else {
-        return Ok(());
-    };
-    Err(Failure::new(Status::Misconfigured, problem).into())
-}
-
 /// Opens the store. Its messages have no passwords in them.
 pub(super) async fn open(url: &str) -> anyhow::Result<Arc<MongoStore>> {
     let opened = MongoStore::open(url, MongoOptions::default()).await;
+    Ok(Arc::new(opened.map_err(|error| refused(&error))?))
+}
+
+/// Views in the same database.
+pub(super) async fn views(store: &MongoStore) -> anyhow::Result<Arc<MongoViews>> {
+    let opened = MongoViews::of(store).await;
     Ok(Arc::new(opened.map_err(|error| refused(&error))?))
 }
 

@@ -103,9 +103,6 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
         serve.complete(manifest);
     }
     let mongodb = place::mongodb(&serve.store, manifest.as_ref())?;
-    if mongodb.is_some() {
-        place::suits(manifest.as_ref())?;
-    }
     let data = serve.data.clone().unwrap_or_else(|| PathBuf::from("data"));
     super::private_directory(&data)?;
     let tokens = serve.tokens.clone().unwrap_or_else(|| data.join("tokens.json"));

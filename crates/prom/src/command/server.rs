@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use promethean::memory::MemoryStore;
+use promethean::projection::view_store::ViewStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
@@ -165,9 +166,12 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
     };
     let time = hosting.time;
     let work = async move {
+        let mut views = None;
         let bus = match (store, &hosting.mongodb, time) {
             (_, Some(url), _) => {
-                Bus::with_store(super::place::open(url).await?, hosting.options.clone())
+                let store = super::place::open(url).await?;
+                views = Some(super::place::views(&store).await? as Arc<dyn ViewStore>);
+                Bus::with_store(store, hosting.options.clone())
             }
             (Some(store), None, _) => Bus::with_store(store, hosting.options.clone()),
             (None, None, Time::Real) => {
@@ -178,7 +182,7 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
                 hosting.options.clone(),
             ),
         };
-        let opened = workshop(&hosting, &bus).await;
+        let opened = workshop(&hosting, &bus, views).await;
         let served = match opened {
             Ok(workshop) => serve(output, hosting, &bus, workshop).await,
             Err(error) => Err(error),
@@ -193,8 +197,12 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
 }
 
 /// Views, causes and jobs, as the manifest and the demo have them.
-async fn workshop(hosting: &Hosting, bus: &Bus) -> anyhow::Result<Workshop> {
-    let mut workshop = Workshop::open(bus, hosting.data.as_deref()).await?;
+async fn workshop(
+    hosting: &Hosting,
+    bus: &Bus,
+    views: Option<Arc<dyn ViewStore>>,
+) -> anyhow::Result<Workshop> {
+    let mut workshop = Workshop::open(bus, hosting.data.as_deref(), views).await?;
     match &hosting.manifest {
         Some(manifest) => workshop.follow(&manifest.document).await?,
         None => workshop.follow(&Document::default()).await?,

@@ -203,9 +203,6 @@ impl Findings {
             }
             _ => {}
         }
-        if let Some(problem) = document.unsuited_to_mongodb().filter(|_| is_mongodb) {
-            self.error("store.kind", problem);
-        }
     }
 
     fn views(&mut self, document: &Document) {

@@ -44,21 +44,6 @@ pub(crate) struct Document {
     lint: Option<toml::Value>,
 }
 
-impl Document {
-    /// What cannot be had on MongoDB yet, if it is asked for.
-    pub(crate) fn unsuited_to_mongodb(&self) -> Option<String> {
-        if let Some(view) = self.views.keys().next() {
-            let why = "views are kept by one server on its own disk, and not on MongoDB yet";
-            return Some(format!("views.{view}: {why}; leave it out, or use the store `log`"));
-        }
-        let snapshot = self.topic.iter().find(|(_, table)| table.snapshot == Some(true));
-        snapshot.map(|(topic, _)| {
-            let why = "snapshots are made by one server, and not on MongoDB yet";
-            format!("topic.{topic:?}.snapshot: {why}; leave it out, or use the store `log`")
-        })
-    }
-}
-
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerTable {

@@ -86,7 +86,7 @@ impl Here {
     pub(super) async fn open_workshop(directory: &Path) -> anyhow::Result<Self> {
         let here = Self::open(directory, Missing::Refuse).await?;
         let bus = here.indoor.bus().clone();
-        let mut workshop = Workshop::open(&bus, Some(directory)).await?;
+        let mut workshop = Workshop::open(&bus, Some(directory), None).await?;
         workshop.recall().await?;
         workshop.settle(SETTLE).await;
         let indoor = Indoor::with(bus, workshop.shelf()).await;

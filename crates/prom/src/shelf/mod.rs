@@ -14,6 +14,7 @@ use anyhow::Context;
 use promethean::Bus;
 use promethean::causality::{Causes, FollowingCauses};
 use promethean::projection::Views;
+use promethean::projection::view_store::ViewStore;
 use promethean::snapshot::{Compacting, Compactor};
 use promethean::store::Put;
 use promethean_event::{Key, Payload, Topic};
@@ -43,17 +44,28 @@ pub(crate) struct Workshop {
 }
 
 impl Workshop {
-    /// Opens what a bus has in its directory; a bus in memory gets one that goes with it.
-    pub(crate) async fn open(bus: &Bus, data: Option<&Path>) -> anyhow::Result<Self> {
+    /// Opens what a bus has in its directory; a bus in memory gets one that goes with it. Views may be
+    /// elsewhere.
+    pub(crate) async fn open(
+        bus: &Bus,
+        data: Option<&Path>,
+        views: Option<Arc<dyn ViewStore>>,
+    ) -> anyhow::Result<Self> {
         let scratch = match data {
             Some(_) => None,
             None => Some(tempfile::tempdir().context("cannot make a directory for views")?),
         };
         let place = data.or_else(|| scratch.as_ref().map(|folder| folder.path()));
         let place = place.unwrap_or(Path::new("."));
-        let views = Views::open(bus, place.join("state.db")).await;
-        let views =
-            views.with_context(|| format!("cannot open {}", place.join("state.db").display()))?;
+        let file = place.join("state.db");
+        let views = match views {
+            // What is compared with the log is folded here.
+            Some(store) => Views::over(bus, store, file),
+            None => {
+                let opened = Views::open(bus, &file).await;
+                opened.with_context(|| format!("cannot open {}", file.display()))?
+            }
+        };
         let causes = Causes::open(bus, place.join("causes.db")).await?;
         let jobs = Shelf::jobs_of(bus);
         let shelf = Shelf {

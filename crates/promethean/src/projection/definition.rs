@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use promethean_event::{GroupName, GroupNameError, Topic, TopicError};
 
+use super::delegated::Carry;
 use super::limits::{BATCH_BYTES, BATCH_EVENTS, TOPICS_MAX, VIEWS_MAX};
 use super::mapping::Mapping;
 use super::stamp::Order;
@@ -47,6 +48,7 @@ pub enum Unkeyed {
 pub(crate) enum Kind {
     Changelog { mapping: Arc<dyn Mapping>, unkeyed: Unkeyed },
     Transactional { apply: Apply },
+    Delegated { carry: Carry },
 }
 
 /// A projection that has been checked.
@@ -85,7 +87,9 @@ impl Draft {
         let mut names: Vec<&String> = self.views.iter().map(|view| &view.name).collect();
         names.sort();
         names.dedup();
-        if names.len() != self.views.len() || names.is_empty() || names.len() > VIEWS_MAX {
+        // One that writes by itself has no views of ours.
+        let is_short = names.is_empty() && !matches!(kind, Kind::Delegated { .. });
+        if names.len() != self.views.len() || is_short || names.len() > VIEWS_MAX {
             return Err(DefinitionError::Views(self.views.len()));
         }
         for view in &self.views {
@@ -108,7 +112,7 @@ impl Definition {
     /// By what writes to a key are ordered.
     pub(crate) fn order(&self) -> Order {
         match &self.kind {
-            Kind::Transactional { .. } => Order::Sequence,
+            Kind::Transactional { .. } | Kind::Delegated { .. } => Order::Sequence,
             Kind::Changelog { mapping, .. } if mapping.has_versions() => Order::Version,
             Kind::Changelog { mapping, .. } if !mapping.keeps_key() => Order::Rank,
             Kind::Changelog { .. } => Order::Offset,
@@ -118,6 +122,11 @@ impl Definition {
     /// Whether the newest event of each key is all that matters.
     pub(crate) fn is_by_key(&self) -> bool {
         self.order() == Order::Offset
+    }
+
+    /// Whether what it writes is its own affair.
+    pub(crate) const fn is_delegated(&self) -> bool {
+        matches!(self.kind, Kind::Delegated { .. })
     }
 
     /// A text that is another one when the same events would give other documents. How documents

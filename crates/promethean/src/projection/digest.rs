@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use promethean_event::{Failure, GroupName, NewEvent, Offset};
 
-use super::database::Counts;
 use super::feed::Fed;
 use super::stamp::Write;
+use super::view_store::Counts;
 use crate::dead_letter::REPLAY_FOR;
 use crate::store::{Gap, Lane, Stored};
 

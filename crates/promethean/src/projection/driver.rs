@@ -1,15 +1,14 @@
 //! Drives one build of a projection: read, digest, append, commit, and again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_event::{FailureVerdict, Key, Offset};
+use promethean_event::{FailureVerdict, Key, Offset, Topic};
 
 use super::changelog::Fold;
-use super::database::{
-    Batch, Build, BuildCursor, Counts, CursorMove, Database, Phase, Table, keep_plan,
-};
+use super::database::DatabaseError;
 use super::definition::{Definition, Kind};
 use super::digest::{Digested, is_for_another};
 use super::effects::{Effects, Voice};
@@ -19,10 +18,14 @@ use super::limits::{RETRY_MS, RETRY_MS_MAX};
 use super::progress::Hold;
 use super::stamp::{Order, Write};
 use super::supervise::describe;
+use super::tenure::Tenure;
 use super::transaction::Digester;
+use super::view_store::{
+    Batch, Build, BuildClaim, BuildCursor, Counts, CursorMove, Phase, Table, ViewStore,
+};
 use crate::bus::Bus;
 use crate::options::UnknownTopics;
-use crate::store::{KeyQuery, Lane, ReadError, Stored};
+use crate::store::{Gap, KeyQuery, Lane, ReadError, Stored, TopicId};
 
 /// Keys that are read at once when views are built from them.
 const KEYS_AT_ONCE: usize = 2_000;
@@ -44,21 +47,25 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Driver {
     bus: Bus,
-    database: Arc<Database>,
-    definition: Arc<Definition>,
+    database: Arc<dyn ViewStore>,
+    pub(super) definition: Arc<Definition>,
+    tenure: Arc<Tenure>,
     build: Build,
     tables: Arc<Vec<Table>>,
+    topics: Arc<BTreeMap<TopicId, Topic>>,
     cursors: HashMap<Lane, BuildCursor>,
     feed: Feed,
     ends: Option<HashMap<Lane, Offset>>,
     /// Read, and to be tried again.
-    rest: VecDeque<Fed>,
+    pub(super) rest: VecDeque<Fed>,
     effects: Effects,
     attempts: u32,
     hold: Hold,
     reached: u64,
     graves_cleared: u64,
     watched: Option<Watched>,
+    /// A step is under way, or was broken off: nobody has heard how it ended.
+    is_torn: bool,
 }
 
 /// A document whose last write is to be known, also if that is a deletion.
@@ -87,18 +94,24 @@ impl Watched {
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) bus: Bus,
-    pub(crate) database: Arc<Database>,
+    pub(crate) database: Arc<dyn ViewStore>,
     pub(crate) definition: Arc<Definition>,
+    /// By which claim it is this bus that keeps the views.
+    pub(crate) tenure: Arc<Tenure>,
+    /// What files beside are named after.
+    pub(crate) scratch: Arc<Path>,
 }
 
 impl Driver {
     pub(crate) fn new(site: &Site, build: Build, voice: Voice) -> Self {
-        let Site { bus, database, definition } = site.clone();
+        let Site { bus, database, definition, tenure, .. } = site.clone();
         let tables = definition
             .views
             .iter()
             .map(|view| Table { view: view.name.clone(), name: build.table(&view.name) });
         let tables = Arc::new(tables.collect());
+        let topics = build.cursors.iter().map(|cursor| (cursor.lane.topic, cursor.topic.clone()));
+        let topics = Arc::new(topics.collect());
         let feed = Feed::new(Arc::clone(bus.store()), &build.cursors);
         let offsets = build.cursors.iter().map(|cursor| (cursor.lane, cursor.next));
         let hold = bus.inner.holds.hold(offsets.collect());
@@ -108,8 +121,10 @@ impl Driver {
             bus,
             database,
             definition,
+            tenure,
             build,
             tables,
+            topics,
             cursors,
             feed,
             ends: None,
@@ -120,6 +135,7 @@ impl Driver {
             reached: 0,
             graves_cleared: 0,
             watched: None,
+            is_torn: false,
         }
     }
 
@@ -166,10 +182,30 @@ impl Driver {
 
     /// One batch. After an error, what was not committed is read again.
     pub(crate) async fn step(&mut self) -> Result<Step, ProjectionError> {
+        if self.is_torn {
+            self.reload().await?;
+            if self.is_torn {
+                self.attempts += 1;
+                let error = "the database of views cannot be asked how far it is".to_owned();
+                return Ok(Step::Again(backoff(self.attempts), error));
+            }
+        }
+        self.is_torn = true;
+        let claim = self.tenure.claim();
         let result = match self.build.phase.clone() {
             Phase::Keys(after) => self.keys(after).await,
             Phase::Events => self.events().await,
         };
+        self.is_torn = false;
+        self.settled(result, claim).await
+    }
+
+    /// What a step has come to, with what is to be done about it.
+    async fn settled(
+        &mut self,
+        result: Result<Step, ProjectionError>,
+        claim: u64,
+    ) -> Result<Step, ProjectionError> {
         match result {
             Ok(Step::Again(delay, error)) => {
                 self.attempts += 1;
@@ -183,6 +219,14 @@ impl Driver {
                 self.attempts += 1;
                 self.reload().await?;
                 Ok(Step::Again(backoff(self.attempts), describe(&error)))
+            }
+            // This bus itself has claimed it anew meanwhile, for its other build: nothing was
+            // written, and nothing is lost.
+            Err(ProjectionError::Database(DatabaseError::Fenced))
+                if self.tenure.is_held() && self.tenure.claim() != claim =>
+            {
+                self.read_again().await?;
+                Ok(Step::Moved)
             }
             Err(error) => Err(self.explained(error)),
         }
@@ -212,17 +256,31 @@ impl Driver {
 
     /// Goes back to what is committed: whatever was on its way, the database says how it went.
     async fn reload(&mut self) -> Result<(), ProjectionError> {
-        let (name, state) = (self.definition.name.to_string(), self.build.state);
-        let find = move |connection: &mut rusqlite::Connection, _: &_| {
-            Build::find(connection, &name, state)
-        };
-        let found = match self.database.write(find).await {
+        // Claimed anew first: a commit that nobody has heard of is through by then, or never will
+        // be. So it is known by its cursors, and not done a second time.
+        match self.tenure.renew(&*self.database, self.definition.name.as_str()).await {
+            Ok(()) => self.read_again().await,
+            Err(error) if error.is_transient() => {
+                self.is_torn = true;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn read_again(&mut self) -> Result<(), ProjectionError> {
+        let name = self.definition.name.to_string();
+        let found = match self.database.find(name, self.build.state).await {
             Ok(found) => found,
-            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) if error.is_transient() => {
+                self.is_torn = true;
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
+        self.is_torn = false;
         let Some(build) = found.filter(|build| build.number == self.build.number) else {
-            return Err(super::database::DatabaseError::Fenced.into());
+            return Err(DatabaseError::Fenced.into());
         };
         self.cursors = build.cursors.iter().map(|cursor| (cursor.lane, cursor.clone())).collect();
         self.feed = Feed::new(Arc::clone(self.bus.store()), &build.cursors);
@@ -250,6 +308,10 @@ impl Driver {
         if batch.is_empty() {
             self.clear_graves().await?;
             return Ok(Step::CaughtUp);
+        }
+        if let Kind::Delegated { carry } = &self.definition.kind {
+            let carry = Arc::clone(carry);
+            return self.delegate(&carry, batch.into()).await;
         }
         let mut digested = self.digest(batch).await?;
         let retry = digested.retry.take();
@@ -279,23 +341,29 @@ impl Driver {
                 let fold = Fold { mapping: &**mapping, unkeyed: *unkeyed, order, group };
                 Ok(fold.digest(batch))
             }
-            Kind::Transactional { apply } => database.read(|connection| {
+            Kind::Transactional { apply } => {
+                let rows = database.reader()?;
                 let digester = Digester {
                     definition: &definition,
                     tables: &tables,
-                    connection,
+                    rows: &*rows,
                     topics: &topics,
                     makes_topics,
                 };
                 digester.digest(apply, batch)
-            }),
+            }
+            Kind::Delegated { .. } => {
+                let mut digested = Digested::default();
+                batch.iter().for_each(|fed| digested.pass(fed));
+                Ok(digested)
+            }
         };
         let digested = tokio::task::spawn_blocking(work).await;
         Ok(digested.map_err(|_| ProjectionError::BrokenOff)??)
     }
 
     /// Appends what goes with a batch, then commits it with its cursors.
-    async fn commit(
+    pub(super) async fn commit(
         &mut self,
         digested: Digested,
         phase: Option<Phase>,
@@ -312,28 +380,14 @@ impl Driver {
         if let Some(watched) = &mut self.watched {
             watched.see(&writes, self.definition.order());
         }
-        let by_key = self.definition.is_by_key();
-        let mut moves = Vec::new();
-        for (&lane, &to) in &next {
-            let Some(cursor) = self.cursors.get(&lane) else { continue };
-            let of_lane = gaps.iter().filter(|(of, _)| *of == lane).map(|(_, gap)| gap);
-            let missed = of_lane
-                .filter(|gap| is_missed(gap, by_key, cursor.begun))
-                .map(|gap| gap.to.get() - gap.from.get())
-                .sum();
-            moves.push(CursorMove { lane, from: cursor.next, to, missed });
-        }
+        let moves = self.moves(&next, &gaps);
         let batch = Batch {
-            build: self.build.number,
-            tables: self.tables.to_vec(),
-            order: self.definition.order(),
-            grave_ms: self.definition.grave_ms,
             writes,
             cursors: moves.clone(),
             counts,
             phase: phase.clone(),
-            graves_until: None,
             synced,
+            ..self.empty_batch()
         };
         let stale = self.database.apply(batch).await?;
         counts.stale += stale;
@@ -342,20 +396,62 @@ impl Driver {
         Ok(())
     }
 
+    /// The build that this drives, by the claim of now.
+    fn claimed(&self) -> BuildClaim {
+        BuildClaim {
+            projection: self.definition.name.to_string(),
+            claim: self.tenure.claim(),
+            build: self.build.number,
+            state: self.build.state,
+        }
+    }
+
+    /// A batch that changes nothing.
+    pub(super) fn empty_batch(&self) -> Batch {
+        Batch {
+            of: self.claimed(),
+            tables: Arc::clone(&self.tables),
+            topics: Arc::clone(&self.topics),
+            order: self.definition.order(),
+            grave_ms: self.definition.grave_ms,
+            writes: Vec::new(),
+            cursors: Vec::new(),
+            counts: Counts::default(),
+            phase: None,
+            graves_until: None,
+            synced: false,
+        }
+    }
+
+    pub(super) fn moves(
+        &self,
+        next: &HashMap<Lane, Offset>,
+        gaps: &[(Lane, Gap)],
+    ) -> Vec<CursorMove> {
+        let by_key = self.definition.is_by_key();
+        let mut moves = Vec::new();
+        for (&lane, &to) in next {
+            let Some(cursor) = self.cursors.get(&lane) else { continue };
+            let of_lane = gaps.iter().filter(|(of, _)| *of == lane).map(|(_, gap)| gap);
+            let missed = of_lane
+                .filter(|gap| is_missed(gap, by_key, cursor.begun))
+                .map(|gap| gap.to.get() - gap.from.get())
+                .sum();
+            moves.push(CursorMove { lane, from: cursor.next, to, missed });
+        }
+        moves
+    }
+
     /// What is appended for an event may depend on what came before it, also from other
     /// partitions. So their order is kept first: if this batch is done again, it is the same one.
     async fn keep_plan(&self, order: Vec<(Lane, Offset)>) -> Result<(), ProjectionError> {
-        if self.cursors.len() < 2 || matches!(self.definition.kind, Kind::Changelog { .. }) {
+        if self.cursors.len() < 2 || !matches!(self.definition.kind, Kind::Transactional { .. }) {
             return Ok(());
         }
-        let build = self.build.number;
-        let keep = move |connection: &mut rusqlite::Connection, faults: &_| {
-            keep_plan(connection, faults, build, &order)
-        };
-        Ok(self.database.write(keep).await?)
+        Ok(self.database.keep_plan(self.claimed(), order).await?)
     }
 
-    fn moved(&mut self, moves: &[CursorMove], counts: Counts, phase: Option<Phase>) {
+    pub(super) fn moved(&mut self, moves: &[CursorMove], counts: Counts, phase: Option<Phase>) {
         for moved in moves {
             if let Some(cursor) = self.cursors.get_mut(&moved.lane) {
                 cursor.next = moved.to;
@@ -383,18 +479,7 @@ impl Driver {
         if !self.definition.order().has_graves() || !is_due {
             return Ok(());
         }
-        let batch = Batch {
-            build: self.build.number,
-            tables: Vec::new(),
-            order: self.definition.order(),
-            grave_ms: keep_ms,
-            writes: Vec::new(),
-            cursors: Vec::new(),
-            counts: Counts::default(),
-            phase: None,
-            graves_until: Some(until),
-            synced: false,
-        };
+        let batch = Batch { graves_until: Some(until), ..self.empty_batch() };
         self.database.apply(batch).await?;
         self.graves_cleared = until;
         Ok(())

@@ -86,6 +86,12 @@ pub enum ViewError {
     /// The view is not made of this.
     #[error("the view does not read {0}; see which topics and partitions it reads")]
     NotRead(super::position::Position),
+    /// The projection writes by itself.
+    #[error(
+        "projection {0} writes collections of its own, which only its code can build anew or check; \
+         to begin anew, stop it, empty them, forget it, and start it again"
+    )]
+    Foreign(String),
     /// The projection was stopped.
     #[error("projection {0} was stopped")]
     Stopped(String),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use promethean_event::Offset;
 
-use super::database::BuildCursor;
 use super::limits::READ_AHEAD_BYTES;
+use super::view_store::BuildCursor;
 use crate::store::{Gap, GapReason, Lane, PageLimit, Read, ReadError, Store, Stored};
 
 /// What comes next in a partition.

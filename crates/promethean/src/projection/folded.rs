@@ -2,19 +2,17 @@
 //! have no history of their own, because code made them or because their keys come from payloads.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use promethean_event::Offset;
 
-use super::database::{Database, Faults, get, rows};
 use super::document::Document;
-use super::driver::{Site, Watched};
-use super::error::ProjectionError;
+use super::driver::Watched;
 use super::past::{Past, PastError};
 use super::position::Position;
 use super::stamp::{Stamp, Write};
-use super::verify::{Scratch, fold_to};
+use super::verify::{FoldBeside, Scratch};
+use super::view_store::ViewStore;
 use super::views::Projection;
 use crate::as_of::Moment;
 use crate::store::{Lane, ReadError, event_at};
@@ -25,7 +23,7 @@ pub const FOLD_EVENTS_MAX: u64 = 5_000_000;
 /// Views of a projection as they were, for as long as this is kept.
 pub struct Folded {
     projection: Projection,
-    database: Arc<Database>,
+    fold: FoldBeside,
     _scratch: Scratch,
     /// Events that were gone from the log before they could be folded.
     pub missed: u64,
@@ -108,23 +106,24 @@ impl Projection {
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-at-{number}", self.name());
-        let scratch = Scratch::beside(self.site.database.path(), &name);
-        let path = scratch.path().to_owned();
-        let opening = tokio::task::spawn_blocking(move || Database::open(&path, Faults::default()));
-        let broken = |_| super::error::ViewError::from(ProjectionError::BrokenOff);
-        let database = opening.await.map_err(broken)?.map_err(super::error::ViewError::from)?;
-        let site = Site { database: Arc::clone(&database), ..self.site.clone() };
-        let (missed, write) = fold_to(&site, ends, watched).await?;
+        let scratch = Scratch::beside(&self.site.scratch, &name);
+        let mut fold = FoldBeside::begin(&self.site, &scratch).await?;
+        if let Some(watched) = watched {
+            fold.watch(watched);
+        }
+        fold.go_to(ends).await?;
+        let (missed, write) = (fold.missed(), fold.last_write());
         let projection = self.clone();
-        Ok((Folded { projection, database, _scratch: scratch, missed, starts_at }, write))
+        Ok((Folded { projection, fold, _scratch: scratch, missed, starts_at }, write))
     }
 }
 
 impl Folded {
     /// The document of a key.
     pub async fn get(&self, view: &str, key: &str) -> Result<Option<Document>, PastError> {
-        let (table, key) = (self.projection.table(view)?, key.to_owned());
-        let row = self.read(move |connection| get(connection, &table, &key)).await?;
+        let table = self.projection.table(view)?;
+        let row = self.fold.rows.get(table, key.to_owned()).await;
+        let row = row.map_err(super::error::ViewError::from)?;
         Ok(row.and_then(|row| self.projection.documents(vec![row]).pop()))
     }
 
@@ -136,19 +135,7 @@ impl Folded {
         max: usize,
     ) -> Result<Vec<Document>, PastError> {
         let (table, after) = (self.projection.table(view)?, after.map(str::to_owned));
-        let read = move |connection: &_| rows(connection, &table, after.as_deref(), max.max(1));
-        Ok(self.projection.documents(self.read(read).await?))
-    }
-
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&rusqlite::Connection) -> Result<T, super::database::DatabaseError>
-        + Send
-        + 'static,
-    ) -> Result<T, PastError> {
-        let database = Arc::clone(&self.database);
-        let reading = tokio::task::spawn_blocking(move || database.read(read)).await;
-        let broken = |_| super::error::ViewError::from(ProjectionError::BrokenOff);
-        Ok(reading.map_err(broken)?.map_err(super::error::ViewError::from)?)
+        let rows = self.fold.rows.rows(table, after, max.max(1)).await;
+        Ok(self.projection.documents(rows.map_err(super::error::ViewError::from)?))
     }
 }

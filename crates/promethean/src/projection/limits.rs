@@ -16,6 +16,15 @@ pub const BATCH_EVENTS: usize = 4_096;
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that are read ahead of it, all partitions together, about.
 pub const READ_AHEAD_BYTES: usize = 4 * 1024 * 1024;
+/// Events that code which writes by itself commits together, unless it says otherwise: a
+/// transaction of somebody else's should be short.
+pub const DELEGATED_EVENTS: usize = 100;
+/// How soon a hub that stands by looks again how far the views are, while they move.
+pub const LOOK_MS: u64 = 100;
+/// And while they do not; so often it also asks whether it may take over.
+pub const LOOK_MS_MAX: u64 = 1_000;
+/// How often it looks for somebody who waits for an event to be in a view.
+pub const WAIT_LOOK_MS: u64 = 50;
 /// Events that one handling may emit.
 pub const EMITTED_MAX: usize = 1_000;
 /// Emitted events and dead letters that are appended together.
@@ -46,4 +55,5 @@ pub const GRAVE_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 const _: () = {
     assert!(BATCH_EVENTS <= promethean_event::limits::BATCH_EVENTS_MAX);
     assert!(RETRY_MS <= RETRY_MS_MAX);
+    assert!(LOOK_MS <= LOOK_MS_MAX && DELEGATED_EVENTS <= BATCH_EVENTS);
 };

@@ -1,8 +1,8 @@
 //! Projections keep views: what has happened becomes state that can be read.
 //!
 //! A projection reads its topics from cursors of its own. Documents and cursors change in one
-//! transaction of one SQLite file, so that every event is in the views exactly once, whatever
-//! crashes when. Events that a projection emits are appended before that transaction, with ids
+//! transaction of one database, so that every event is in the views exactly once, whatever crashes
+//! when. Where that is, is behind a seam (`view_store.rs`): a SQLite file, or MongoDB. Events that a projection emits are appended before that transaction, with ids
 //! made of their causes' positions: a second run adds nothing.
 //!
 //! Modules are listed in the order in which an event meets them. Limits: `limits.rs`. Tables:
@@ -31,6 +31,8 @@ mod changelog;
 
 mod transaction;
 
+mod delegated;
+
 mod feed;
 
 mod stamp;
@@ -39,6 +41,8 @@ mod digest;
 
 mod effects;
 
+pub mod view_store;
+
 mod database;
 
 mod document;
@@ -46,6 +50,8 @@ mod document;
 mod driver;
 
 mod progress;
+
+mod tenure;
 
 mod supervise;
 
@@ -76,9 +82,10 @@ mod faults_tests;
 
 pub use changelog::Changelog;
 pub use coded::Coded;
-pub use database::{Counts, DatabaseError};
+pub use database::DatabaseError;
 pub use declared::{Declared, Equals, Source};
 pub use definition::{DefinitionError, Unkeyed};
+pub use delegated::{Carried, Carry, Delegated, DelegatedProjection};
 pub use document::Document;
 pub use error::{ProjectionError, ViewError};
 pub use expressed::{Expressed, Expressions};
@@ -94,4 +101,5 @@ pub use rebuild::Rebuilding;
 pub use transaction::{Transaction, TransactionError, Transactional, TransactionalProjection};
 pub use verify::{Difference, Verification};
 pub use view::{Field, FieldKind, View, ViewDefinitionError};
+pub use view_store::Counts;
 pub use views::{Projection, ProjectionStatus, Views};

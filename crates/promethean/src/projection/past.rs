@@ -145,7 +145,7 @@ impl Projection {
     pub fn reads(&self) -> Option<u32> {
         match &self.site.definition.kind {
             Kind::Changelog { mapping, .. } => mapping.reads(),
-            Kind::Transactional { .. } => None,
+            Kind::Transactional { .. } | Kind::Delegated { .. } => None,
         }
     }
 

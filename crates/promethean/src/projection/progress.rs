@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use promethean_event::Offset;
 
-use super::database::Counts;
+use super::view_store::Counts;
 use crate::store::Lane;
 
 /// What a projection does.
@@ -16,6 +16,8 @@ pub enum ProjectionState {
     Waiting,
     /// It follows the log.
     Running,
+    /// Another hub keeps the views; this one takes over if that one goes.
+    Elsewhere,
     /// Something failed that may go by itself: it is tried again.
     Retrying {
         /// What failed.

@@ -11,11 +11,11 @@ use std::sync::PoisonError;
 use promethean_event::Offset;
 use tokio::sync::{oneshot, watch};
 
-use super::database::{Build, BuildState, Phase, Requested};
 use super::driver::{Driver, Step};
 use super::effects::Voice;
 use super::error::{ProjectionError, ViewError};
 use super::supervise::{Command, describe};
+use super::view_store::{BuildState, Phase, Requested};
 use super::views::Projection;
 use crate::store::Lane;
 
@@ -58,7 +58,11 @@ impl Projection {
     /// Builds the views anew beside the live ones, which go on meanwhile, and switches. If it was
     /// broken off before, it goes on where it was. [`Projection::status`] tells how far it is.
     pub async fn rebuild(&self) -> Result<(), ViewError> {
+        if self.site.definition.is_delegated() {
+            return Err(ViewError::Foreign(self.name().to_owned()));
+        }
         let mark = self.mark()?;
+        self.take().await?;
         self.site.topics_are_there().await?;
         let voice = self.site.voice_of_builder().await?;
         let mut builder = self.builder(voice).await?;
@@ -81,36 +85,21 @@ impl Projection {
         });
     }
 
-    /// Whether building anew was broken off.
-    pub(crate) async fn is_half_built(&self) -> Result<bool, ViewError> {
-        let building = self.find(BuildState::Building).await?;
-        let fingerprint = self.site.definition.fingerprint();
-        Ok(building.is_some_and(|build| build.definition == fingerprint))
-    }
-
-    async fn find(&self, state: BuildState) -> Result<Option<Build>, ViewError> {
-        let name = self.name().to_owned();
-        let find = move |connection: &mut rusqlite::Connection, _: &_| {
-            Build::find(connection, &name, state)
-        };
-        Ok(self.site.database.write(find).await?)
+    /// Has the views kept here: who builds them anew must be who keeps them.
+    pub(crate) async fn take(&self) -> Result<(), ViewError> {
+        if self.site.tenure.is_held() {
+            return Ok(());
+        }
+        let stopped = || ViewError::Stopped(self.name().to_owned());
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::Take(answer)).await.map_err(|_| stopped())?;
+        Ok(answered.await.map_err(|_| stopped())??)
     }
 
     async fn builder(&self, voice: Voice) -> Result<Driver, ViewError> {
         let wanted = self.site.requested(BuildState::Building);
         let cursors = self.site.beginnings(wanted.from_keys).await?;
-        let wanted = Requested { cursors, ..wanted };
-        let mut build = self.site.obtain(wanted.clone()).await?;
-        let topics = self.site.bus.topics();
-        if build.cursors.iter().any(|cursor| topics.by_id(cursor.lane.topic).is_none()) {
-            // Begun from a topic that is not there any more: there is nothing to go on with.
-            let views = self.site.definition.views.clone();
-            let discard = move |connection: &mut rusqlite::Connection, _: &_| {
-                build.discard(connection, &views)
-            };
-            self.site.database.write(discard).await?;
-            build = self.site.obtain(wanted).await?;
-        }
+        let build = self.site.obtain(Requested { cursors, ..wanted }).await?;
         Ok(Driver::new(&self.site, build, voice))
     }
 

@@ -7,14 +7,17 @@ use crate::store::{Lane, Stored};
 
 /// Where a write comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// Event time, epoch milliseconds.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// When the store took the event, epoch milliseconds.
-    pub(crate) at: u64,
-    pub(crate) lane: Lane,
-    pub(crate) offset: Offset,
-    pub(crate) version: Option<i64>,
+    pub at: u64,
+    /// The partition of the event.
+    pub lane: Lane,
+    /// Its place there.
+    pub offset: Offset,
+    /// The version of the document, in a view with versions.
+    pub version: Option<i64>,
 }
 
 impl Stamp {
@@ -36,13 +39,16 @@ impl Stamp {
 
 /// What happens to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Write {
+pub enum Write {
+    /// It has this document.
     Put(Stamp, Payload),
+    /// It has none any more.
     Delete(Stamp),
 }
 
 impl Write {
-    pub(crate) const fn stamp(&self) -> &Stamp {
+    /// Where it comes from.
+    pub const fn stamp(&self) -> &Stamp {
         match self {
             Self::Put(stamp, _) | Self::Delete(stamp) => stamp,
         }
@@ -59,7 +65,7 @@ impl Write {
 
 /// By what writes to a key are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// As they come: the projection sees what it wrote.
     Sequence,
     /// By offset: a key is in one partition.
@@ -73,12 +79,12 @@ pub(crate) enum Order {
 
 impl Order {
     /// Whether deletions have to be remembered.
-    pub(crate) const fn has_graves(self) -> bool {
+    pub const fn has_graves(self) -> bool {
         matches!(self, Self::Rank | Self::Version)
     }
 
     /// Whether `new` replaces `old`.
-    pub(crate) fn accepts(self, new: &Stamp, old: &Stamp) -> bool {
+    pub fn accepts(self, new: &Stamp, old: &Stamp) -> bool {
         match self {
             Self::Sequence => true,
             Self::Offset => new.lane != old.lane || new.offset > old.offset,
@@ -94,7 +100,7 @@ impl Order {
     }
 
     /// What stands when `new` comes after `old`, or `None` if `new` is stale.
-    pub(crate) fn after(self, new: Write, old: &Stamp) -> Option<Write> {
+    pub fn after(self, new: Write, old: &Stamp) -> Option<Write> {
         if !self.accepts(new.stamp(), old) {
             return None;
         }

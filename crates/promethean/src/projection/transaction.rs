@@ -13,10 +13,9 @@ use promethean_event::limits::CAUSED_BY_COUNT_MAX;
 use promethean_event::{
     Event, EventId, Failure, FailureVerdict, JsonError, NewEvent, Payload, Timestamp, ToEvent,
 };
-use rusqlite::Connection;
 use serde::Serialize;
 
-use super::database::{DatabaseError, Table, get};
+use super::database::DatabaseError;
 use super::definition::{Definition, DefinitionError, Draft, Kind};
 use super::digest::{Digested, Emitted, GivenUp, is_for_another};
 use super::document::{Document, without_reserved};
@@ -25,6 +24,7 @@ use super::limits::{EMITTED_MAX, GRAVE_MS};
 use super::position::Position;
 use super::stamp::{Stamp, Write};
 use super::view::View;
+use super::view_store::{RowReader, Table};
 use crate::error::PublishError;
 use crate::store::{Lane, Stored, TopicTable};
 
@@ -247,7 +247,7 @@ impl std::fmt::Debug for Transaction<'_> {
 pub(crate) struct Digester<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) tables: &'a [Table],
-    pub(crate) connection: &'a Connection,
+    pub(crate) rows: &'a dyn RowReader,
     pub(crate) topics: &'a TopicTable,
     /// Whether topics that are not there may be made.
     pub(crate) makes_topics: bool,
@@ -369,7 +369,7 @@ impl Digester<'_> {
         let Some(table) = self.tables.get(place) else {
             return Ok(None);
         };
-        let Some(row) = get(self.connection, &table.name, key)? else {
+        let Some(row) = self.rows.get(&table.name, key)? else {
             return Ok(None);
         };
         let position = self.position(row.lane, row.offset).unwrap_or_else(|| Position {

@@ -1,7 +1,7 @@
 //! Compares views with what the log says they should be.
 //!
-//! The views are read in one transaction, at one cursor. The log is folded up to that cursor into
-//! views beside them, by the same code as ever but in silence. Both are then read side by side.
+//! The views are read at one moment, at one cursor. The log is folded up to that cursor into views
+//! beside them, by the same code as ever but in silence. Both are then read side by side.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use promethean_event::Offset;
-use rusqlite::Connection;
 
-use super::database::{
-    Build, BuildState, Database, DatabaseError, Faults, Requested, StoredRow, rows,
-};
+use super::database::{DatabaseError, SqliteViews};
 use super::driver::{Driver, Site, Step, Watched};
 use super::effects::Voice;
 use super::error::{ProjectionError, ViewError};
 use super::limits::DIFFERENCES_MAX;
 use super::stamp::Write;
+use super::tenure::Tenure;
+use super::view_store::{BuildState, Requested, RowReader, StoredRow, ViewStore};
 use super::views::Projection;
 use crate::store::Lane;
 
@@ -58,10 +57,6 @@ pub struct Difference {
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(super) fn beside(path: &Path, name: &str) -> Self {
         let scratch = Self(path.with_extension(format!("verify-{name}")));
         // One may be left from a crash.
@@ -92,71 +87,89 @@ impl Projection {
     /// Compares the views, at their cursors, with a fold of the log. The projection goes on
     /// meanwhile. Needs as much room as the views have.
     pub async fn verify(&self) -> Result<Verification, ViewError> {
-        let (connection, live) = self.snapshot().await?;
-        let Some(live) = live else {
+        if self.site.definition.is_delegated() {
+            return Err(ViewError::Foreign(self.name().to_owned()));
+        }
+        let scratch = Scratch::beside(&self.site.scratch, self.name());
+        let mut fold = FoldBeside::begin(&self.site, &scratch).await?;
+        fold.go_to(self.site.live_cursors().await?).await?;
+        // Only now, when little is left to fold: what is frozen cannot be kept for long.
+        let frozen = self.site.database.freeze(self.name().to_owned()).await?;
+        let Some(live) = frozen.live else {
             return Ok(Verification::default());
         };
-        let scratch = Scratch::beside(self.site.database.path(), self.name());
-        let path = scratch.0.clone();
-        let opening = tokio::task::spawn_blocking(move || Database::open(&path, Faults::default()));
-        let database = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
-        let site = Site { database: Arc::clone(&database), ..self.site.clone() };
-        let ends = live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect();
-        let missed = fold_to(&site, ends, None).await?.0;
+        fold.go_to(live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect()).await?;
+        let missed = fold.missed();
         let views: Vec<String> =
             self.site.definition.views.iter().map(|view| view.name.clone()).collect();
         let comparing = tokio::task::spawn_blocking(move || {
+            let expected = fold.rows.reader()?;
             let mut found = Verification { missed, ..Verification::default() };
             for view in &views {
-                database.read(|expected| compare(view, &connection, expected, &mut found))?;
+                compare(view, &*frozen.rows, &*expected, &mut found)?;
             }
             Ok::<_, DatabaseError>(found)
         });
         Ok(comparing.await.map_err(|_| ProjectionError::BrokenOff)??)
     }
-
-    /// A connection that sees the views at one moment, and where they were then.
-    async fn snapshot(&self) -> Result<(Connection, Option<Build>), ViewError> {
-        let (database, name) = (Arc::clone(&self.site.database), self.name().to_owned());
-        let reading = tokio::task::spawn_blocking(move || {
-            let connection = database.reader()?;
-            connection.execute_batch("BEGIN")?;
-            let live = Build::find(&connection, &name, BuildState::Live)?;
-            Ok::<_, DatabaseError>((connection, live))
-        });
-        Ok(reading.await.map_err(|_| ProjectionError::BrokenOff)??)
-    }
 }
 
-/// Folds the log up to these places; answers how much of it is gone, and what was last written to
-/// the document that is watched.
-pub(super) async fn fold_to(
-    site: &Site,
-    ends: HashMap<Lane, Offset>,
-    watched: Option<Watched>,
-) -> Result<(u64, Option<Write>), ViewError> {
-    let cursors = site.beginnings(false).await?;
-    let wanted = Requested { cursors, ..site.requested(BuildState::Live) };
-    let start: u64 = wanted.cursors.iter().map(|cursor| cursor.next.get()).sum();
-    let build = site.obtain(wanted).await?;
-    let mut driver = Driver::new(site, build, Voice::Silent);
-    driver.stop_at(ends);
-    if let Some(watched) = watched {
-        driver.watch(watched);
+/// The log folded into a file beside, whatever the views themselves are kept in: both sort keys by
+/// their bytes.
+pub(super) struct FoldBeside {
+    pub(super) rows: SqliteViews,
+    driver: Driver,
+    /// Events before the first that there is.
+    gone: u64,
+}
+
+impl FoldBeside {
+    pub(super) async fn begin(site: &Site, scratch: &Scratch) -> Result<Self, ViewError> {
+        let path = scratch.0.clone();
+        let opening = tokio::task::spawn_blocking(move || SqliteViews::open(&path));
+        let rows = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
+        let database: Arc<dyn ViewStore> = Arc::new(rows.clone());
+        let tenure = Arc::new(Tenure::new(site.bus.clone()));
+        let site = Site { database, tenure, ..site.clone() };
+        let cursors = site.beginnings(false).await?;
+        let gone = cursors.iter().map(|cursor| cursor.next.get()).sum();
+        let wanted = Requested { cursors, ..site.requested(BuildState::Live) };
+        let build = site.obtain(wanted).await?;
+        Ok(Self { rows, driver: Driver::new(&site, build, Voice::Silent), gone })
     }
-    loop {
-        match driver.step().await? {
-            Step::Moved => {}
-            Step::CaughtUp => return Ok((start + driver.missed(), driver.last_write())),
-            Step::Again(delay, _) => tokio::time::sleep(delay).await,
+
+    /// Folds up to these places.
+    pub(super) async fn go_to(&mut self, ends: HashMap<Lane, Offset>) -> Result<(), ViewError> {
+        self.driver.stop_at(ends);
+        loop {
+            match self.driver.step().await? {
+                Step::Moved => {}
+                Step::CaughtUp => return Ok(()),
+                Step::Again(delay, _) => tokio::time::sleep(delay).await,
+            }
         }
+    }
+
+    /// How much of the log is gone.
+    pub(super) fn missed(&self) -> u64 {
+        self.gone + self.driver.missed()
+    }
+
+    /// A document whose last write is to be known.
+    pub(super) fn watch(&mut self, watched: Watched) {
+        self.driver.watch(watched);
+    }
+
+    /// What was last written to the document that is watched.
+    pub(super) fn last_write(&mut self) -> Option<Write> {
+        self.driver.last_write()
     }
 }
 
 fn compare(
     view: &str,
-    found: &Connection,
-    expected: &Connection,
+    found: &dyn RowReader,
+    expected: &dyn RowReader,
     verification: &mut Verification,
 ) -> Result<(), DatabaseError> {
     let (mut left, mut right) = (SideRows::new(found, view), SideRows::new(expected, view));
@@ -194,7 +207,7 @@ fn shown(row: &StoredRow) -> String {
 
 /// The rows of a table, by key, some at a time.
 struct SideRows<'a> {
-    connection: &'a Connection,
+    rows: &'a dyn RowReader,
     table: &'a str,
     after: Option<String>,
     ahead: std::vec::IntoIter<StoredRow>,
@@ -202,13 +215,13 @@ struct SideRows<'a> {
 }
 
 impl<'a> SideRows<'a> {
-    fn new(connection: &'a Connection, table: &'a str) -> Self {
-        Self { connection, table, after: None, ahead: Vec::new().into_iter(), is_over: false }
+    fn new(rows: &'a dyn RowReader, table: &'a str) -> Self {
+        Self { rows, table, after: None, ahead: Vec::new().into_iter(), is_over: false }
     }
 
     fn peek(&mut self) -> Result<Option<&StoredRow>, DatabaseError> {
         if self.ahead.as_slice().is_empty() && !self.is_over {
-            let page = rows(self.connection, self.table, self.after.as_deref(), ROWS_AT_ONCE)?;
+            let page = self.rows.rows(self.table, self.after.as_deref(), ROWS_AT_ONCE)?;
             self.is_over = page.len() < ROWS_AT_ONCE;
             self.after = page.last().map(|row| row.key.clone());
             self.ahead = page.into_iter();

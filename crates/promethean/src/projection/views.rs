@@ -2,29 +2,33 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use promethean_event::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::changelog::Changelog;
-use super::database::{BuildState, Counts, Database, DatabaseError, Faults, Rows, forget, rows};
+use super::database::{Faults, SqliteViews};
 use super::definition::Definition;
+use super::delegated::DelegatedProjection;
 use super::document::Document;
 use super::driver::Site;
 use super::error::{ProjectionError, ViewError};
+use super::limits::WAIT_LOOK_MS;
 use super::position::Position;
 use super::progress::{Progress, ProjectionState};
 use super::rebuild::Rebuilding;
 use super::supervise::{Command, Supervisor};
+use super::tenure::Tenure;
 use super::transaction::TransactionalProjection;
 use super::view::View;
+use super::view_store::{BuildState, Counts, Right, Rows, StoredRow, ViewStore};
 use crate::bus::Bus;
 use crate::store::{Lane, ReadError};
 
-/// The views of a bus, in one SQLite file that any tool may read meanwhile. A cheap handle:
-/// clones share it; projections end with the last one.
+/// The views of a bus, in one SQLite file or in MongoDB, where any tool may read them meanwhile. A
+/// cheap handle: clones share it; projections end with the last one.
 #[derive(Clone)]
 pub struct Views {
     inner: Arc<ViewsInner>,
@@ -32,7 +36,8 @@ pub struct Views {
 
 struct ViewsInner {
     bus: Bus,
-    database: Arc<Database>,
+    database: Arc<dyn ViewStore>,
+    scratch: Arc<Path>,
     projections: Mutex<BTreeMap<String, Projection>>,
 }
 
@@ -72,11 +77,19 @@ impl Views {
         path: &Path,
         faults: Faults,
     ) -> Result<Self, ViewError> {
+        let scratch = path.to_owned();
         let path = path.to_owned();
-        let opening = tokio::task::spawn_blocking(move || Database::open(&path, faults));
+        let opening = tokio::task::spawn_blocking(move || SqliteViews::open_with(&path, faults));
         let database = opening.await.map_err(|_| ProjectionError::BrokenOff)??;
-        let projections = Mutex::default();
-        Ok(Self { inner: Arc::new(ViewsInner { bus: bus.clone(), database, projections }) })
+        Ok(Self::over(bus, Arc::new(database), scratch))
+    }
+
+    /// The views of a bus in a store of views. Verifying them, and asking what they were, needs
+    /// room on this machine: files whose names begin with `scratch`, for as long as it takes.
+    pub fn over(bus: &Bus, store: Arc<dyn ViewStore>, scratch: PathBuf) -> Self {
+        let (projections, scratch) = (Mutex::default(), scratch.into());
+        let inner = ViewsInner { bus: bus.clone(), database: store, scratch, projections };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Starts a changelog projection. It goes on where it was.
@@ -95,14 +108,24 @@ impl Views {
         self.start(projection.finish()?).await
     }
 
+    /// Starts a projection that writes by itself. It goes on where it was.
+    pub async fn delegated(
+        &self,
+        projection: DelegatedProjection,
+    ) -> Result<Projection, ViewError> {
+        self.start(projection.finish()?).await
+    }
+
     async fn start(&self, definition: Definition) -> Result<Projection, ViewError> {
         let name = definition.name.to_string();
         let site = Site {
             bus: self.inner.bus.clone(),
             database: Arc::clone(&self.inner.database),
             definition: Arc::new(definition),
+            tenure: Arc::new(Tenure::new(self.inner.bus.clone())),
+            scratch: Arc::clone(&self.inner.scratch),
         };
-        let (projection, supervisor) = Projection::new(site);
+        let (projection, supervisor, commands) = Projection::new(site);
         {
             let mut projections = self.projections();
             projections.retain(|_, projection| !projection.is_over());
@@ -118,19 +141,13 @@ impl Views {
             }
             projections.insert(name, projection.clone());
         }
-        // The tables are there when this returns, whatever becomes of the projection.
-        let wanted = projection.site.requested(BuildState::Live);
-        let live = match projection.site.obtain(wanted.clone()).await {
-            Ok(live) => live,
-            Err(error) => {
-                self.projections().remove(projection.name());
-                return Err(error.into());
-            }
-        };
-        self.inner.bus.inner.runtime.spawn(supervisor.run());
-        if live.definition != wanted.definition || projection.is_half_built().await? {
-            projection.rebuild_in_background();
+        // The tables are there when this returns, whatever becomes of the projection; unless
+        // another hub keeps them, which has made them.
+        if let Err(error) = projection.site.arrange().await {
+            self.projections().remove(projection.name());
+            return Err(error.into());
         }
+        self.inner.bus.inner.runtime.spawn(supervisor.run(commands));
         Ok(projection)
     }
 
@@ -179,8 +196,7 @@ impl Views {
                 return Err(ViewError::Running(projection.to_owned()));
             }
         }
-        let name = projection.to_owned();
-        Ok(self.inner.database.write(move |connection, _| forget(connection, &name)).await?)
+        Ok(self.inner.database.forget(projection.to_owned()).await?)
     }
 
     /// Stops all projections. What they have committed stays.
@@ -192,8 +208,24 @@ impl Views {
     }
 }
 
+impl Site {
+    /// Makes tables and indexes, if they are this hub's to make.
+    async fn arrange(&self) -> Result<(), ProjectionError> {
+        let name = self.definition.name.as_str();
+        if self.tenure.take(&*self.database, name, Right::Free).await? {
+            let obtained = self.obtain(self.requested(BuildState::Live)).await;
+            match obtained {
+                // Another one was faster just now.
+                Err(error) if self.is_anothers(&error) => self.tenure.lose(),
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Projection {
-    pub(crate) fn new(site: Site) -> (Self, Supervisor) {
+    fn new(site: Site) -> (Self, Supervisor, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(4);
         let (sender, progress) = watch::channel(Progress {
             state: ProjectionState::Waiting,
@@ -202,10 +234,14 @@ impl Projection {
             missed: 0,
             definition: String::new(),
         });
-        let supervisor =
-            Supervisor { site: site.clone(), progress: Arc::new(sender), commands: receiver };
         let rebuilding = Arc::default();
-        (Self { site, progress, commands, rebuilding }, supervisor)
+        let supervisor = Supervisor {
+            site: site.clone(),
+            progress: Arc::new(sender),
+            itself: commands.downgrade(),
+            rebuilding: Arc::clone(&rebuilding),
+        };
+        (Self { site, progress, commands, rebuilding }, supervisor, receiver)
     }
 
     /// Its name, also that of the group of its dead letters.
@@ -227,8 +263,10 @@ impl Projection {
         self.progress.borrow().definition.clone()
     }
 
-    /// Begins again after a failure, once its reason is gone. One that goes on is left alone.
+    /// Begins again after a failure, once its reason is gone. One that goes on is left alone; one
+    /// that another hub keeps, well or not, is kept here from then on.
     pub async fn resume(&self) -> Result<(), ViewError> {
+        self.take().await?;
         let told = self.commands.send(Command::Again).await;
         told.map_err(|_| ViewError::Stopped(self.name().to_owned()))
     }
@@ -310,11 +348,7 @@ impl Projection {
         let recent = self.is_at_work().then(|| self.site.database.recent(&table, key)).flatten();
         let row = match recent {
             Some(row) => Some(row),
-            None => {
-                let (database, key) = (Arc::clone(&self.site.database), key.to_owned());
-                let reading = tokio::task::spawn_blocking(move || database.get(&table, &key));
-                reading.await.map_err(|_| ProjectionError::BrokenOff)??
-            }
+            None => self.site.database.get(table, key.to_owned()).await?,
         };
         Ok(row.map(|row| {
             let (lane, offset) = (row.lane, row.offset);
@@ -330,12 +364,11 @@ impl Projection {
         max: usize,
     ) -> Result<Vec<Document>, ViewError> {
         let (table, after) = (self.table(view)?, after.map(str::to_owned));
-        let read = move |connection: &_| rows(connection, &table, after.as_deref(), max.max(1));
-        Ok(self.documents(self.read(read).await?))
+        Ok(self.documents(self.site.database.rows(table, after, max.max(1)).await?))
     }
 
     pub(crate) fn documents(&self, rows: Rows) -> Vec<Document> {
-        let document = |row: super::database::StoredRow| {
+        let document = |row: StoredRow| {
             let (lane, offset) = (row.lane, row.offset);
             row.document(self.position(lane, offset))
         };
@@ -346,15 +379,6 @@ impl Projection {
         // Only a declared name, which is safe in SQL, becomes a table.
         let view = self.view(view).map(|view| view.name.clone());
         view.ok_or_else(|| ViewError::UnknownView(self.name().to_owned()))
-    }
-
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&rusqlite::Connection) -> Result<T, DatabaseError> + Send + 'static,
-    ) -> Result<T, ViewError> {
-        let database = Arc::clone(&self.site.database);
-        let reading = tokio::task::spawn_blocking(move || database.read(read));
-        Ok(reading.await.map_err(|_| ProjectionError::BrokenOff)??)
     }
 
     pub(crate) fn position(&self, lane: Lane, offset: Offset) -> Position {
@@ -409,10 +433,26 @@ impl Projection {
         let is_over = |progress: &Progress| {
             matches!(progress.state, ProjectionState::Failed { .. } | ProjectionState::Stopped)
         };
-        let ended = progress.wait_for(|progress| is_so(progress) || is_over(progress)).await;
+        let waiting = progress.wait_for(|progress| is_so(progress) || is_over(progress));
+        let ended = tokio::select! {
+            ended = waiting => ended,
+            never = self.keep_looking() => match never {},
+        };
         match ended {
             Ok(progress) if is_so(&progress) => Ok(()),
             _ => Err(ViewError::Stopped(self.name().to_owned())),
+        }
+    }
+
+    /// Where another hub keeps the views, has it looked often how far they are, for as long as
+    /// somebody waits to hear it.
+    async fn keep_looking(&self) -> std::convert::Infallible {
+        if !self.site.database.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(WAIT_LOOK_MS)).await;
+            self.site.tenure.look.notify_one();
         }
     }
 
@@ -427,7 +467,7 @@ impl Projection {
 
 impl fmt::Debug for Views {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Views").field("path", &self.inner.database.path()).finish_non_exhaustive()
+        f.debug_struct("Views").field("database", &self.inner.database).finish_non_exhaustive()
     }
 }
 

@@ -103,6 +103,7 @@ fn state_of(state: &ProjectionState) -> (&'static str, Option<String>) {
     match state {
         ProjectionState::Waiting => ("waiting", None),
         ProjectionState::Running => ("running", None),
+        ProjectionState::Elsewhere => ("elsewhere", None),
         ProjectionState::Retrying { error, attempts } => {
             ("retrying", Some(format!("{error} (attempt {attempts})")))
         }

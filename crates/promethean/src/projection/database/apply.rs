@@ -5,70 +5,35 @@ use std::collections::BTreeMap;
 use promethean_event::{Offset, Payload};
 use rusqlite::{CachedStatement, Connection, Transaction, TransactionBehavior, params};
 
-use super::builds::{Counts, Phase, lane_number, lane_of};
+use super::builds::{is_there, lane_number, lane_of};
 use super::{DatabaseError, Faults};
 use crate::projection::stamp::{Order, Stamp, Write};
-use crate::store::Lane;
+use crate::projection::view_store::{Batch, Counts, Phase, Table};
 
-/// A view's table in a build.
-#[derive(Debug, Clone)]
-pub(crate) struct Table {
-    /// The view.
-    pub(crate) view: String,
-    /// Its table.
-    pub(crate) name: String,
-}
-
-/// A cursor that moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CursorMove {
-    pub(crate) lane: Lane,
-    pub(crate) from: Offset,
-    pub(crate) to: Offset,
-    pub(crate) missed: u64,
-}
-
-/// What is committed together.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) build: i64,
-    pub(crate) tables: Vec<Table>,
-    pub(crate) order: Order,
-    /// How long deletions are remembered, in milliseconds of append time.
-    pub(crate) grave_ms: u64,
-    /// By view, as in `tables`; one write for each key.
-    pub(crate) writes: Vec<BTreeMap<String, Write>>,
-    pub(crate) cursors: Vec<CursorMove>,
-    pub(crate) counts: Counts,
-    /// The new phase, if it changes.
-    pub(crate) phase: Option<Phase>,
-    /// Deletions from before this append time need not be remembered any more.
-    pub(crate) graves_until: Option<u64>,
-    /// Whether something was appended for this: then it must survive a power cut, and the plan
-    /// that was kept for it is done.
-    pub(crate) synced: bool,
+/// Commits; answers how many writes were stale.
+pub(super) fn apply(
+    batch: &Batch,
+    connection: &mut Connection,
+    faults: &Faults,
+) -> Result<u64, DatabaseError> {
+    if batch.synced {
+        connection.pragma_update(None, "synchronous", "FULL")?;
+    }
+    let result = batch.commit(connection, faults);
+    if batch.synced {
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+    }
+    result
 }
 
 impl Batch {
-    /// Commits; answers how many writes were stale.
-    pub(crate) fn apply(
-        &self,
-        connection: &mut Connection,
-        faults: &Faults,
-    ) -> Result<u64, DatabaseError> {
-        if self.synced {
-            connection.pragma_update(None, "synchronous", "FULL")?;
-        }
-        let result = self.commit(connection, faults);
-        if self.synced {
-            connection.pragma_update(None, "synchronous", "NORMAL")?;
-        }
-        result
-    }
-
     fn commit(&self, connection: &mut Connection, faults: &Faults) -> Result<u64, DatabaseError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         faults.step()?;
+        if !is_there(&transaction, self.of.build, self.of.state)? {
+            // The build was replaced or dropped meanwhile.
+            return Err(DatabaseError::Fenced);
+        }
         let mut stale = 0;
         for (table, writes) in self.tables.iter().zip(&self.writes) {
             stale += match self.order {
@@ -137,7 +102,7 @@ impl Batch {
         let name = &table.name;
         let row = format!("SELECT _v, _at, _lane, _offset FROM \"{name}\" WHERE _key = ?1");
         let mut row = transaction.prepare_cached(&row)?;
-        let mut graves = Graves::new(transaction, self.build, &table.view)?;
+        let mut graves = Graves::new(transaction, self.of.build, &table.view)?;
         let mut put = transaction.prepare_cached(&upsert(name))?;
         let delete = format!("DELETE FROM \"{name}\" WHERE _key = ?1");
         let mut delete = transaction.prepare_cached(&delete)?;
@@ -176,7 +141,7 @@ impl Batch {
         let mut update = transaction.prepare_cached(sql)?;
         for cursor in &self.cursors {
             let changed = update.execute(params![
-                self.build,
+                self.of.build,
                 lane_number(cursor.lane),
                 cursor.from.get().cast_signed(),
                 cursor.to.get().cast_signed(),
@@ -194,20 +159,16 @@ impl Batch {
                    unkeyed = unkeyed + ?4, dead = dead + ?5 WHERE build = ?1";
         let count = |count: u64| count.cast_signed();
         let Counts { events, stale: before, unkeyed, dead } = self.counts;
-        let changed = transaction.prepare_cached(sql)?.execute(params![
-            self.build,
+        transaction.prepare_cached(sql)?.execute(params![
+            self.of.build,
             count(events),
             count(before + stale),
             count(unkeyed),
             count(dead)
         ])?;
-        if changed != 1 {
-            // The build was replaced or dropped meanwhile.
-            return Err(DatabaseError::Fenced);
-        }
         if self.synced {
             let sql = "DELETE FROM promethean_plans WHERE build = ?1";
-            transaction.prepare_cached(sql)?.execute(params![self.build])?;
+            transaction.prepare_cached(sql)?.execute(params![self.of.build])?;
         }
         if let Some(phase) = &self.phase {
             let (text, after) = match phase {
@@ -215,11 +176,13 @@ impl Batch {
                 Phase::Events => ("events", None),
             };
             let sql = "UPDATE promethean_builds SET phase = ?2, after_key = ?3 WHERE build = ?1";
-            transaction.prepare_cached(sql)?.execute(params![self.build, text, after])?;
+            transaction.prepare_cached(sql)?.execute(params![self.of.build, text, after])?;
         }
         if let Some(until) = self.graves_until.filter(|_| self.order.has_graves()) {
             let sql = "DELETE FROM promethean_graves WHERE build = ?1 AND at < ?2";
-            transaction.prepare_cached(sql)?.execute(params![self.build, until.cast_signed()])?;
+            transaction
+                .prepare_cached(sql)?
+                .execute(params![self.of.build, until.cast_signed()])?;
         }
         Ok(())
     }

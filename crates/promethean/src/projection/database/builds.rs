@@ -4,201 +4,119 @@
 use promethean_event::{Offset, Partition, Topic};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::layout::{arrange, building_table, create};
+use super::layout::{arrange, create};
 use super::{DatabaseError, Faults};
 use crate::projection::view::View;
+use crate::projection::view_store::{Build, BuildCursor, BuildState, Counts, Phase, Requested};
 use crate::store::{Lane, TopicId};
 
-/// Whether a build is read, or made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BuildState {
-    Live,
-    Building,
-}
-
-impl BuildState {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Building => "building",
-        }
+const fn text(state: BuildState) -> &'static str {
+    match state {
+        BuildState::Live => "live",
+        BuildState::Building => "building",
     }
 }
 
-/// What a build is made from now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The newest event of each key after this one.
-    Keys(Option<String>),
-    /// Events, from the cursors on.
-    Events,
+/// Whether a build is there, in a state.
+pub(super) fn is_there(
+    connection: &Connection,
+    build: i64,
+    state: BuildState,
+) -> Result<bool, DatabaseError> {
+    let sql = "SELECT 1 FROM promethean_builds WHERE build = ?1 AND state = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.exists(params![build, text(state)])?)
 }
 
-/// What has been counted since a build began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Events that were worked on.
-    pub events: u64,
-    /// Writes that were older than what was there.
-    pub stale: u64,
-    /// Events without a key, or that did not fit: parked.
-    pub unkeyed: u64,
-    /// Events that became dead letters, those included.
-    pub dead: u64,
+/// The build of a projection in a state, if there is one.
+pub(super) fn find(
+    connection: &Connection,
+    projection: &str,
+    state: BuildState,
+) -> Result<Option<Build>, DatabaseError> {
+    let sql = "SELECT build, definition, phase, after_key, events, stale, unkeyed, dead \
+               FROM promethean_builds WHERE projection = ?1 AND state = ?2";
+    let read = |row: &Row<'_>| {
+        let phase: String = row.get(2)?;
+        let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        Ok(Build {
+            number: row.get(0)?,
+            state,
+            definition: row.get(1)?,
+            phase: if phase == "keys" { Phase::Keys(row.get(3)?) } else { Phase::Events },
+            counts: Counts {
+                events: count(4)?,
+                stale: count(5)?,
+                unkeyed: count(6)?,
+                dead: count(7)?,
+            },
+            cursors: Vec::new(),
+            plan: Vec::new(),
+        })
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row(params![projection, text(state)], read).optional()?;
+    let Some(mut build) = found else {
+        return Ok(None);
+    };
+    build.cursors = cursors(connection, build.number)?;
+    build.plan = plan(connection, build.number)?;
+    Ok(Some(build))
 }
 
-/// How far a build has come in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BuildCursor {
-    pub(crate) lane: Lane,
-    pub(crate) topic: Topic,
-    pub(crate) next: Offset,
-    /// Where the partition ended when the build began.
-    pub(crate) begun: Offset,
-    /// Events that were gone before they were read.
-    pub(crate) missed: u64,
-}
-
-/// One making of the views of a projection.
-#[derive(Debug, Clone)]
-pub(crate) struct Build {
-    pub(crate) number: i64,
-    pub(crate) state: BuildState,
-    /// The fingerprint of the definition that it follows.
-    pub(crate) definition: String,
-    pub(crate) phase: Phase,
-    pub(crate) counts: Counts,
-    pub(crate) cursors: Vec<BuildCursor>,
-    /// In which order lanes have to be read next, up to where: something was appended for it.
-    pub(crate) plan: Vec<(Lane, Offset)>,
-}
-
-/// A build that is wanted.
-#[derive(Debug, Clone)]
-pub(crate) struct Requested {
-    pub(crate) projection: String,
-    pub(crate) definition: String,
-    pub(crate) views: Vec<View>,
-    pub(crate) state: BuildState,
-    pub(crate) from_keys: bool,
-    /// Where it begins, for the case that it is new.
-    pub(crate) cursors: Vec<BuildCursor>,
-}
-
-impl Build {
-    /// The table of a view.
-    pub(crate) fn table(&self, view: &str) -> String {
-        match self.state {
-            BuildState::Live => view.to_owned(),
-            BuildState::Building => building_table(view, self.number),
-        }
-    }
-
-    /// The build of a projection in a state, if there is one.
-    pub(crate) fn find(
-        connection: &Connection,
-        projection: &str,
-        state: BuildState,
-    ) -> Result<Option<Self>, DatabaseError> {
-        let sql = "SELECT build, definition, phase, after_key, events, stale, unkeyed, dead \
-                   FROM promethean_builds WHERE projection = ?1 AND state = ?2";
-        let read = |row: &Row<'_>| {
-            let phase: String = row.get(2)?;
-            let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-            Ok(Self {
-                number: row.get(0)?,
-                state,
-                definition: row.get(1)?,
-                phase: if phase == "keys" { Phase::Keys(row.get(3)?) } else { Phase::Events },
-                counts: Counts {
-                    events: count(4)?,
-                    stale: count(5)?,
-                    unkeyed: count(6)?,
-                    dead: count(7)?,
-                },
-                cursors: Vec::new(),
-                plan: Vec::new(),
-            })
-        };
-        let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_row(params![projection, state.text()], read).optional()?;
-        let Some(mut build) = found else {
-            return Ok(None);
-        };
-        build.cursors = cursors(connection, build.number)?;
-        build.plan = plan(connection, build.number)?;
-        Ok(Some(build))
-    }
-
-    /// The build that is wanted: the one that is there, if it follows the same definition (or is
-    /// the live one, which is kept until it is replaced), or a new one.
-    pub(crate) fn obtain(
-        connection: &mut Connection,
-        faults: &Faults,
-        wanted: &Requested,
-    ) -> Result<Self, DatabaseError> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        check_owner(&transaction, wanted)?;
-        let found = Self::find(&transaction, &wanted.projection, wanted.state)?;
-        let build = match found {
-            Some(build)
-                if build.state == BuildState::Live || build.definition == wanted.definition =>
-            {
-                build
+/// The build that is wanted: the one that is there, if it follows the same definition (or is
+/// the live one, which is kept until it is replaced), or a new one.
+pub(super) fn obtain(
+    connection: &mut Connection,
+    faults: &Faults,
+    wanted: &Requested,
+) -> Result<Build, DatabaseError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    check_owner(&transaction, wanted)?;
+    let found = find(&transaction, &wanted.projection, wanted.state)?;
+    let build = match found {
+        Some(build) if wanted.goes_on_with(&build) => build,
+        other => {
+            if let Some(old) = other {
+                remove(&transaction, &old, &wanted.views)?;
             }
-            other => {
-                if let Some(old) = other {
-                    remove(&transaction, &old, &wanted.views)?;
-                }
-                begin(&transaction, wanted)?
-            }
-        };
-        for view in &wanted.views {
-            arrange_if_other(&transaction, &build, view, &wanted.projection)?;
+            begin(&transaction, wanted)?
         }
-        for cursor in &wanted.cursors {
-            insert_cursor(&transaction, build.number, cursor)?;
-        }
-        faults.step()?;
-        let cursors = cursors(&transaction, build.number)?;
-        transaction.commit()?;
-        Ok(Self { cursors, ..build })
+    };
+    for view in &wanted.views {
+        arrange_if_other(&transaction, &build, view, &wanted.projection)?;
     }
+    for cursor in &wanted.cursors {
+        insert_cursor(&transaction, build.number, cursor)?;
+    }
+    faults.step()?;
+    let cursors = cursors(&transaction, build.number)?;
+    transaction.commit()?;
+    Ok(Build { cursors, ..build })
+}
 
-    /// Gives up a build that was being made.
-    pub(crate) fn discard(
-        &self,
-        connection: &mut Connection,
-        views: &[View],
-    ) -> Result<(), DatabaseError> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        remove(&transaction, self, views)?;
-        Ok(transaction.commit()?)
+/// Puts the build that was made in the place of the live one: one transaction.
+pub(super) fn switch(
+    build: Build,
+    connection: &mut Connection,
+    faults: &Faults,
+    wanted: &Requested,
+) -> Result<Build, DatabaseError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(live) = find(&transaction, &wanted.projection, BuildState::Live)? {
+        remove(&transaction, &live, &wanted.views)?;
     }
-
-    /// Puts the build that was made in the place of the live one: one transaction.
-    pub(crate) fn switch(
-        self,
-        connection: &mut Connection,
-        faults: &Faults,
-        wanted: &Requested,
-    ) -> Result<Self, DatabaseError> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if let Some(live) = Self::find(&transaction, &wanted.projection, BuildState::Live)? {
-            remove(&transaction, &live, &wanted.views)?;
-        }
-        for view in &wanted.views {
-            let (table, name) = (self.table(&view.name), &view.name);
-            faults.step()?;
-            transaction.execute_batch(&format!("ALTER TABLE \"{table}\" RENAME TO \"{name}\""))?;
-        }
-        let sql = "UPDATE promethean_builds SET state = 'live' WHERE build = ?1";
-        transaction.execute(sql, params![self.number])?;
+    for view in &wanted.views {
+        let (table, name) = (build.table(&view.name), &view.name);
         faults.step()?;
-        let cursors = cursors(&transaction, self.number)?;
-        transaction.commit()?;
-        Ok(Self { state: BuildState::Live, cursors, ..self })
+        transaction.execute_batch(&format!("ALTER TABLE \"{table}\" RENAME TO \"{name}\""))?;
     }
+    let sql = "UPDATE promethean_builds SET state = 'live' WHERE build = ?1";
+    transaction.execute(sql, params![build.number])?;
+    faults.step()?;
+    let cursors = cursors(&transaction, build.number)?;
+    transaction.commit()?;
+    Ok(Build { state: BuildState::Live, cursors, ..build })
 }
 
 fn cursors(connection: &Connection, build: i64) -> Result<Vec<BuildCursor>, DatabaseError> {
@@ -237,7 +155,7 @@ fn plan(connection: &Connection, build: i64) -> Result<Vec<(Lane, Offset)>, Data
 }
 
 /// Keeps in which order lanes are read, before anything is appended for it: durable at once.
-pub(crate) fn keep_plan(
+pub(super) fn keep_plan(
     connection: &mut Connection,
     faults: &Faults,
     build: i64,
@@ -271,7 +189,7 @@ fn begin(transaction: &Transaction<'_>, wanted: &Requested) -> Result<Build, Dat
     let phase_text = if wanted.from_keys { "keys" } else { "events" };
     let sql = "INSERT INTO promethean_builds (projection, state, definition, phase) \
                VALUES (?1, ?2, ?3, ?4)";
-    let values = params![wanted.projection, wanted.state.text(), wanted.definition, phase_text];
+    let values = params![wanted.projection, text(wanted.state), wanted.definition, phase_text];
     transaction.execute(sql, values)?;
     let build = Build {
         number: transaction.last_insert_rowid(),
@@ -322,7 +240,7 @@ fn check_owner(transaction: &Transaction<'_>, wanted: &Requested) -> Result<(), 
 }
 
 /// Removes all that there is of a projection: views, cursors, what is half built.
-pub(crate) fn forget(connection: &mut Connection, projection: &str) -> Result<(), DatabaseError> {
+pub(super) fn forget(connection: &mut Connection, projection: &str) -> Result<(), DatabaseError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let views: Vec<String> = transaction
         .prepare("SELECT view FROM promethean_views WHERE projection = ?1")?
@@ -330,7 +248,7 @@ pub(crate) fn forget(connection: &mut Connection, projection: &str) -> Result<()
         .collect::<Result<_, _>>()?;
     let views: Vec<View> = views.into_iter().map(View::new).collect();
     for state in [BuildState::Building, BuildState::Live] {
-        if let Some(build) = Build::find(&transaction, projection, state)? {
+        if let Some(build) = find(&transaction, projection, state)? {
             remove(&transaction, &build, &views)?;
         }
     }

@@ -85,11 +85,6 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), DatabaseError> 
     Ok(())
 }
 
-/// The table of a view while a build is being made.
-pub(super) fn building_table(view: &str, build: i64) -> String {
-    format!("{view}__build_{build}")
-}
-
 /// Makes the table of a view. Indexes come with [`arrange`].
 pub(super) fn create(transaction: &Transaction<'_>, table: &str) -> Result<(), DatabaseError> {
     // A name that was checked is safe between quotes.

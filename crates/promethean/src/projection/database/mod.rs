@@ -15,6 +15,8 @@ mod rows;
 
 mod recent;
 
+mod sqlite_views;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,17 +26,17 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use apply::{Batch, CursorMove, Table};
-pub use builds::Counts;
-pub(crate) use builds::{Build, BuildCursor, BuildState, Phase, Requested, forget, keep_plan};
-pub(crate) use rows::{COLUMNS, Rows, StoredRow, get, read_row, rows};
+pub(crate) use rows::{COLUMNS, read_row};
+pub use sqlite_views::SqliteViews;
 
 use recent::RecentRows;
+use rows::get;
 
 use super::limits::{
     CHECKPOINT_PAGES, LOCK_WAIT_MS, READER_CACHE_KIB, READERS_KEPT_MAX, WRITER_CACHE_KIB,
     WRITES_WAITING_MAX,
 };
+use super::view_store::{Batch, RowReader, Rows, StoredRow};
 
 /// Why the database of views did not do something.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,6 +64,12 @@ pub enum DatabaseError {
     /// Another one moved the cursor: nothing was written.
     #[error("another process keeps this projection too: its cursor has moved")]
     Fenced,
+    /// It cannot be reached, or was busy, or nobody knows what became of a commit.
+    #[error("the database of views: {0}")]
+    Unavailable(String),
+    /// It does not do this, whenever it is asked.
+    #[error("the database of views: {0}")]
+    Refused(String),
     /// The database is closed.
     #[error("the database of views is closed")]
     Closed,
@@ -76,8 +84,10 @@ impl From<rusqlite::Error> for DatabaseError {
 impl DatabaseError {
     /// Whether trying again may help.
     pub(crate) fn is_transient(&self) -> bool {
-        let Self::Sqlite(error) = self else {
-            return false;
+        let error = match self {
+            Self::Sqlite(error) => error,
+            Self::Unavailable(_) => return true,
+            _ => return false,
         };
         matches!(
             error.sqlite_error_code(),
@@ -120,7 +130,7 @@ impl Faults {
 type Job = Box<dyn FnOnce(&mut Connection, &Faults) + Send>;
 
 /// The database of views.
-pub(crate) struct Database {
+struct Database {
     path: PathBuf,
     jobs: mpsc::Sender<Job>,
     readers: Mutex<Vec<Connection>>,
@@ -153,10 +163,6 @@ impl Database {
         Ok(Arc::new(Self { path: path.to_owned(), jobs, readers, recent }))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Does something on the thread that writes. Jobs are done in the order in which they come;
     /// one that was begun is done, also if nobody waits for it any more.
     pub(crate) async fn write<T: Send + 'static>(
@@ -179,7 +185,7 @@ impl Database {
         self.on_writer(move |connection, faults| {
             let tables = batch.tables.iter().map(|table| table.name.as_str());
             recent.begin_write(tables.zip(&batch.writes));
-            let done = batch.apply(connection, faults);
+            let done = apply::apply(&batch, connection, faults);
             recent.end_write();
             done
         })
@@ -204,12 +210,27 @@ impl Database {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
-        let kept = self.readers().pop();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => self.reader()?,
-        };
+        let connection = self.take_reader()?;
         let result = read(&connection);
+        self.keep_reader(connection);
+        result
+    }
+
+    /// A connection for a while. Blocks.
+    fn lend(self: &Arc<Self>) -> Result<Lent, DatabaseError> {
+        let connection = Some(self.take_reader()?);
+        Ok(Lent { database: Arc::clone(self), connection })
+    }
+
+    fn take_reader(&self) -> Result<Connection, DatabaseError> {
+        let kept = self.readers().pop();
+        match kept {
+            Some(connection) => Ok(connection),
+            None => self.reader(),
+        }
+    }
+
+    fn keep_reader(&self, connection: Connection) {
         // A transaction that was left open would show old commits to the next one.
         if connection.is_autocommit() {
             let mut readers = self.readers();
@@ -217,7 +238,6 @@ impl Database {
                 readers.push(connection);
             }
         }
-        result
     }
 
     /// The row of a key, if it was read lately and is still the same.
@@ -248,6 +268,36 @@ impl Database {
         connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
+    }
+}
+
+/// A connection that only reads, given back when this is dropped.
+struct Lent {
+    database: Arc<Database>,
+    connection: Option<Connection>,
+}
+
+impl Lent {
+    fn connection(&self) -> Result<&Connection, DatabaseError> {
+        self.connection.as_ref().ok_or(DatabaseError::Closed)
+    }
+}
+
+impl RowReader for Lent {
+    fn get(&self, table: &str, key: &str) -> Result<Option<StoredRow>, DatabaseError> {
+        get(self.connection()?, table, key)
+    }
+
+    fn rows(&self, table: &str, after: Option<&str>, max: usize) -> Result<Rows, DatabaseError> {
+        rows::rows(self.connection()?, table, after, max)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.database.keep_reader(connection);
+        }
     }
 }
 

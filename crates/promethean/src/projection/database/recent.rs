@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::StoredRow;
 use crate::projection::limits::RECENT_BYTES_MAX;
+use crate::projection::view_store::StoredRow;
 
 /// What a row takes beside its key and document, about.
 const ROW_BYTES: usize = 200;

@@ -6,27 +6,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::DatabaseError;
 use super::builds::lane_of;
-use crate::projection::document::Document;
-use crate::projection::position::Position;
-use crate::store::Lane;
-
-/// A row of a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredRow {
-    pub(crate) key: String,
-    pub(crate) ts: Timestamp,
-    pub(crate) appended_at: Timestamp,
-    pub(crate) lane: Lane,
-    pub(crate) offset: Offset,
-    pub(crate) version: Option<i64>,
-    pub(crate) value: Payload,
-}
+use crate::projection::view_store::{Rows, StoredRow};
 
 /// What a row is read from, in order.
 pub(crate) const COLUMNS: &str = "_key, _ts, _at, _lane, _offset, _v, doc";
-
-/// Some rows.
-pub(crate) type Rows = Vec<StoredRow>;
 
 pub(crate) fn read_row(row: &Row<'_>) -> Result<StoredRow, rusqlite::Error> {
     let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
@@ -43,7 +26,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> Result<StoredRow, rusqlite::Error> {
 }
 
 /// The row of a key.
-pub(crate) fn get(
+pub(super) fn get(
     connection: &Connection,
     table: &str,
     key: &str,
@@ -54,7 +37,7 @@ pub(crate) fn get(
 }
 
 /// Rows by key, after a key.
-pub(crate) fn rows(
+pub(super) fn rows(
     connection: &Connection,
     table: &str,
     after: Option<&str>,
@@ -65,18 +48,4 @@ pub(crate) fn rows(
     // No key is empty, so that all keys come after the empty one.
     let rows = statement.query_map(params![after.unwrap_or(""), max as i64], read_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-impl StoredRow {
-    /// The row as a document; whoever reads knows the name of the topic.
-    pub(crate) fn document(self, position: Position) -> Document {
-        Document {
-            key: self.key,
-            ts: self.ts,
-            appended_at: self.appended_at,
-            position,
-            version: self.version,
-            value: self.value,
-        }
-    }
 }

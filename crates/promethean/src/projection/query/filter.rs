@@ -167,6 +167,21 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// The name of the declared field.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// How it is compared.
+    pub const fn comparison(&self) -> Comparison {
+        self.comparison
+    }
+
+    /// With what.
+    pub const fn value(&self) -> &Value {
+        &self.value
+    }
+
     /// A condition such as `status = alive` or `pid.ge = 100`.
     pub fn parse(view: &View, name: &str, value: &str) -> Result<Self, QueryError> {
         let (name, comparison) = match name.split_once('.') {

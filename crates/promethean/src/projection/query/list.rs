@@ -1,11 +1,14 @@
+use std::sync::Arc;
+
 use rusqlite::{Connection, params_from_iter};
 
 use super::filter::{Filter, QueryError, Value, unknown};
 use super::page_token::{PageToken, PageTokenError};
-use crate::projection::database::{COLUMNS, DatabaseError, Rows, read_row};
+use crate::projection::database::{COLUMNS, DatabaseError, read_row};
 use crate::projection::document::Document;
 use crate::projection::error::ViewError;
 use crate::projection::view::View;
+use crate::projection::view_store::StoredRow;
 use crate::projection::views::Projection;
 
 /// Conditions of one query.
@@ -73,7 +76,7 @@ impl ListQuery {
     }
 
     /// A number that is another one for another query.
-    fn fingerprint(&self, view: &View) -> u64 {
+    pub(super) fn fingerprint(&self, view: &View) -> u64 {
         let filters = serde_json::to_string(&self.filters).unwrap_or_default();
         let Sort { column, is_descending } = &self.sort;
         let text = format!("{}\n{filters}\n{column}\n{is_descending}", view.name);
@@ -110,27 +113,48 @@ impl ListQuery {
         (sql, values)
     }
 
-    fn run(
+    /// What must be so of a document.
+    pub fn filters(&self) -> &[Filter] {
+        &self.filters
+    }
+
+    /// By what documents are sorted.
+    pub const fn sort(&self) -> &Sort {
+        &self.sort
+    }
+
+    /// How many documents there are on a page, at most.
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Where the page before ended.
+    pub const fn after(&self) -> Option<&PageToken> {
+        self.after.as_ref()
+    }
+
+    /// Runs it on a table of SQLite.
+    pub(crate) fn run(
         &self,
         connection: &Connection,
         table: &str,
-    ) -> Result<(Rows, Vec<Value>), DatabaseError> {
+    ) -> Result<Vec<(StoredRow, Value)>, DatabaseError> {
         let (sql, values) = self.sql(table);
         let mut statement = connection.prepare_cached(&sql)?;
         let mut found = statement.query(params_from_iter(values))?;
-        let (mut rows, mut sorted_by) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         while let Some(row) = found.next()? {
-            rows.push(read_row(row)?);
-            sorted_by.push(match row.get_ref(7)? {
+            let sorted_by = match row.get_ref(7)? {
                 rusqlite::types::ValueRef::Integer(number) => Value::Integer(number),
                 rusqlite::types::ValueRef::Real(number) => Value::Number(number),
                 rusqlite::types::ValueRef::Text(text) => {
                     Value::Text(String::from_utf8_lossy(text).into_owned())
                 }
                 _ => Value::Null,
-            });
+            };
+            rows.push((read_row(row)?, sorted_by));
         }
-        Ok((rows, sorted_by))
+        Ok(rows)
     }
 }
 
@@ -140,6 +164,16 @@ fn limit(text: &str) -> Result<usize, QueryError> {
 }
 
 impl Sort {
+    /// `_key`, `_ts`, or the name of a declared field.
+    pub fn column(&self) -> &str {
+        &self.column
+    }
+
+    /// Whether the greatest come first.
+    pub const fn is_descending(&self) -> bool {
+        self.is_descending
+    }
+
     fn parse(view: &View, text: &str) -> Result<Self, QueryError> {
         let (is_descending, name) = match text.strip_prefix('-') {
             Some(name) => (true, name),
@@ -178,18 +212,18 @@ impl Sort {
 impl Projection {
     /// Documents of one of its views.
     pub async fn list(&self, view: &str, query: ListQuery) -> Result<DocumentPage, ViewError> {
-        let table = self.table(view)?;
         let unknown = || ViewError::UnknownView(view.to_owned());
-        let fingerprint = query.fingerprint(self.view(view).ok_or_else(unknown)?);
+        let view = self.view(view).ok_or_else(unknown)?;
         let limit = query.limit;
-        let read = move |connection: &Connection| query.run(connection, &table);
-        let (mut rows, sorted_by) = self.read(read).await?;
+        let query = Arc::new(query);
+        let mut rows = self.site.database.list(view.clone(), Arc::clone(&query)).await?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let last = rows.last().zip(sorted_by.into_iter().nth(rows.len().saturating_sub(1)));
-        let next = last.filter(|_| has_more).map(|(row, value)| {
-            PageToken { value, key: row.key.clone(), query: fingerprint }.encode()
-        });
-        Ok(DocumentPage { documents: self.documents(rows), next })
+        let next = rows
+            .last()
+            .filter(|_| has_more)
+            .map(|(row, value)| PageToken::after(&query, view, value.clone(), &row.key).encode());
+        let documents = self.documents(rows.into_iter().map(|(row, _)| row).collect());
+        Ok(DocumentPage { documents, next })
     }
 }

@@ -3,6 +3,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::filter::Value;
+use super::list::ListQuery;
+use crate::projection::view::View;
 
 /// Bytes of a token, at most.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -34,6 +36,21 @@ pub enum PageTokenError {
 }
 
 impl PageToken {
+    /// Where a page of a query ended: with this key, sorted by this value.
+    pub fn after(query: &ListQuery, view: &View, value: Value, key: &str) -> Self {
+        Self { value, key: key.to_owned(), query: query.fingerprint(view) }
+    }
+
+    /// What the last document is sorted by.
+    pub const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// The token as text.
     pub fn encode(&self) -> String {
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
