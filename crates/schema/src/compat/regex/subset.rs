@@ -19,7 +19,7 @@ const STATES_MAX: usize = 30_000;
 const ARROWS_MAX: usize = 400_000;
 
 /// Most configurations that are looked at, which bounds the time.
-const WORK_MAX: usize = 250_000;
+const WORK_MAX: usize = 400_000;
 
 /// A state, and what the lookaheads on the way to it still wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -178,7 +178,7 @@ fn words_respect_lengths_and_say_when_there_are_no_more() {
 #[test]
 fn long_words_are_counted_not_spelt() {
     let product = |pattern: &str| product::product(&[(Arc::new(compile(pattern).unwrap()), true)]);
-    assert_eq!(product("^[a-z]{2,20000}$").unwrap().lengths(), (Some(2), Some(20_000)));
+    assert_eq!(product("^[a-z]{2,10000}$").unwrap().lengths(), (Some(2), Some(10_000)));
     assert_eq!(product("^(ab)*c$").unwrap().lengths(), (Some(1), None));
     assert_eq!(product("[]").unwrap().lengths().0, None);
     let any = product::product(&[]).unwrap();
