@@ -41,7 +41,7 @@ fn cell(reader: &Document, writer: &Document, options: CompareOptions) -> &'stat
 
 fn table() -> String {
     let mut text = String::from(
-        "| objects | property | | backward | forward | backward, `--strict` | forward, `--strict` |\n\
+        "| objects | property | | backward, `--lenient` | forward, `--lenient` | backward, `--strict` | forward, `--strict` |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for (open, model) in [(true, "open"), (false, "closed")] {

@@ -90,7 +90,7 @@ struct Rules {
 impl Rules {
     fn of(check: &Check, declared: Option<&Declared>) -> Self {
         let mode = check.compat.or_else(|| declared?.compat).unwrap_or_default();
-        let mut options = check.reading.options();
+        let mut options = check.reading.options(OpenObjects::Lenient);
         if declared.and_then(|declared| declared.strict) == Some(true) {
             options.open_objects = OpenObjects::Strict;
         }

@@ -37,10 +37,13 @@ pub(crate) struct Check {
 /// How schemas are read.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct Reading {
-    /// Open objects may hold anything under names that they do not declare. Without this, writers
-    /// are trusted to put nothing under a name that only the reader declares.
-    #[arg(long)]
+    /// Open objects may hold anything under names that they do not declare [default for two files].
+    #[arg(long, conflicts_with = "lenient")]
     pub(super) strict: bool,
+    /// Writers are trusted to put nothing under a name that only the reader declares [default with
+    /// --against, and for what is registered].
+    #[arg(long)]
+    pub(super) lenient: bool,
     /// A required property with a default may be absent: readers fill it in.
     #[arg(long)]
     pub(super) fill_defaults: bool,
@@ -50,9 +53,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn options(self) -> CompareOptions {
+    /// With what is so unless it is said otherwise: two documents are what they are, a topic has
+    /// writers.
+    pub(super) fn options(self, unless_said: OpenObjects) -> CompareOptions {
         CompareOptions {
-            open_objects: if self.strict { OpenObjects::Strict } else { OpenObjects::Lenient },
+            open_objects: match (self.strict, self.lenient) {
+                (true, _) => OpenObjects::Strict,
+                (_, true) => OpenObjects::Lenient,
+                _ => unless_said,
+            },
             required_defaults: match self.fill_defaults {
                 true => RequiredDefaults::Fill,
                 false => RequiredDefaults::Ignore,
@@ -85,7 +94,8 @@ fn pair(check: &Check) -> anyhow::Result<Checked> {
     let history = old.iter().map(|path| read_schema(path)).collect::<Result<Vec<_>, _>>()?;
     let document = read_schema(new)?;
     let mode = check.compat.unwrap_or_default();
-    let report = check_history(&document, &history, mode, &check.reading.options())?;
+    let options = check.reading.options(OpenObjects::Strict);
+    let report = check_history(&document, &history, mode, &options)?;
     let name = |index: usize| old.get(index).map(|path| path.display().to_string());
     let mut checked = Checked::default();
     checked

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use promethean_schema::{Document, compare};
+use promethean_schema::{Document, OpenObjects, compare};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ fn changes(
     (old_name, new_name): (&str, &str),
     reading: Reading,
 ) -> anyhow::Result<Changes> {
-    let options = reading.options();
+    let options = reading.options(OpenObjects::Strict);
     let judged = |backward: bool| -> anyhow::Result<Checked> {
         let (reader, writer) = if backward { (new, old) } else { (old, new) };
         let mut checked = Checked::default();
