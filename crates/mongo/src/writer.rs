@@ -140,7 +140,7 @@ impl Writer {
                 let answer = defined.map(|entry| {
                     let id = entry.id;
                     if self.table.insert(&entry) {
-                        self.growing.note_topics();
+                        self.growing.note_topics(|_| false);
                     }
                     id
                 });
@@ -151,8 +151,7 @@ impl Writer {
                 if removed.is_ok() {
                     self.known.heads.retain(|lane, _| lane.topic != topic);
                     if self.table.remove(topic) {
-                        self.growing.note_topics();
-                        self.growing.forget(|lane| lane.topic == topic);
+                        self.growing.note_topics(|lane| lane.topic == topic);
                     }
                     self.sweep();
                 }
@@ -251,7 +250,8 @@ impl Writer {
     async fn look_again(&mut self) -> Result<(), Fault> {
         self.known = Known::default();
         if self.table.refresh(&self.cluster).await? {
-            self.growing.note_topics();
+            let table = self.table.get();
+            self.growing.note_topics(|lane| table.by_id(lane.topic).is_none());
         }
         Ok(())
     }
