@@ -63,7 +63,6 @@ impl Growing {
         self.changed.notify_waiters();
     }
 
-
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_waiters();

@@ -36,6 +36,10 @@ mod growth;
 
 mod restart;
 
+mod restoring;
+
+mod migration;
+
 mod concurrency;
 
 pub mod faulty;
@@ -62,6 +66,8 @@ macro_rules! for_each_concern {
             entries,
             growth,
             restart,
+            restoring,
+            migration,
             concurrency
         );
     };
