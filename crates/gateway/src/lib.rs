@@ -27,6 +27,8 @@ mod edge;
 
 pub mod access;
 
+mod token_store;
+
 pub mod quota;
 
 pub mod intake;
@@ -54,3 +56,4 @@ pub use listener::{Server, ServerHandle, StartError};
 pub use settings::{Access, Bounds, PORT, Rates, Settings, SettingsError, TlsFiles, Waived};
 pub use shelf::{CACHE_CONTROL, Shelf};
 pub use tls::TlsError;
+pub use token_store::{TokenStore, TokenStoreError};
