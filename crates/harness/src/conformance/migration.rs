@@ -39,7 +39,7 @@ fn event(topic: &str, number: u64) -> Check<NewEvent> {
     let payload = Payload::of(&json!({ "number": number, "price": 1.5 }))?;
     let ts = Timestamp::from_millis(number);
     let mut event = NewEvent::new(EventId::generate(), ts, Topic::new(topic)?, payload);
-    if number % 3 > 0 {
+    if !number.is_multiple_of(3) {
         event.key = Some(Key::new(format!("key-{}", number % 50))?);
     }
     event.headers.insert("x-number", &number.to_string())?;

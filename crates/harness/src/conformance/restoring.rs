@@ -21,6 +21,9 @@ fn restore(store: &dyn Store) -> Check<&dyn Restore> {
     store.restoring().ok_or_else(|| "it takes up nothing of other stores".into())
 }
 
+/// Offsets with times, or from and to.
+type Pairs = Vec<(u64, u64)>;
+
 /// Events at these offsets of the only lane, each ten milliseconds after the one before.
 fn at(scene: &Scene, offsets: &[u64]) -> Check<Vec<Stored>> {
     let stored = |(number, offset): (u64, &u64)| {
@@ -53,7 +56,7 @@ async fn page(scene: &Scene) -> Check<Page> {
     Ok(whole)
 }
 
-fn shown(page: &Page) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+fn shown(page: &Page) -> (Pairs, Pairs) {
     let events = page.events.iter().map(|stored| {
         (stored.event.offset.get(), stored.appended_at.millis().saturating_sub(LATER_MS))
     });
@@ -115,6 +118,14 @@ async fn lanes_start_and_end_where_they_are_told_to(factory: &dyn StoreFactory) 
     let (events, gaps) = shown(&found);
     ensure_same!(events, [(6, 0), (7, 10)], "the events");
     ensure_same!(gaps, [(0, 5), (5, 6), (8, 12)], "what is missing");
+    let limit = promethean::store::PageLimit::default();
+    let before = Read::Before { lane: scene.lane(), before: Offset::new(12), limit };
+    let (events, gaps) = shown(&scene.store.read(before).await?);
+    ensure_same!(events, [(7, 10), (6, 0)], "the events, newest first");
+    ensure_same!(gaps, [(8, 12), (5, 6), (0, 5)], "what is missing, newest first");
+    let behind = Read::From { lane: scene.lane(), from: Offset::new(9), limit };
+    let (events, gaps) = shown(&scene.store.read(behind).await?);
+    ensure_same!((events, gaps), (vec![], vec![(9, 12)]), "behind the last event");
     let next = scene.store.append(scene.event(1)?.into()).await?;
     ensure_same!(nth(&next.receipts, 0)?.offset.get(), 12, "what is appended goes there");
     Ok(())

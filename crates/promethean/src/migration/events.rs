@@ -59,7 +59,10 @@ pub(super) async fn take_over(
     told(count);
     let mut bounds = Vec::with_capacity(sources.len());
     for source in &sources {
-        bounds.push((source.to, from.bounds(source.from).await?));
+        let wanted = from.bounds(source.from).await?;
+        if to.bounds(source.to).await? != wanted {
+            bounds.push((source.to, wanted));
+        }
     }
     for piece in bounds.chunks(AT_ONCE) {
         restore.place(piece.to_vec()).await?;

@@ -21,7 +21,7 @@ pub(super) async fn take_over(
         let Some(record) = from.group(name.clone()).await? else { continue };
         count += 1;
         let wanted = placed(record, places);
-        let there = to.group(name.clone()).await?.map(|there| ordered(there));
+        let there = to.group(name.clone()).await?.map(ordered);
         if there.as_ref() != Some(&wanted) {
             if there.is_some() {
                 to.remove_group(name.clone()).await?;
