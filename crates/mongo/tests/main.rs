@@ -20,3 +20,5 @@ mod plans;
 mod hubs;
 
 mod faults;
+
+mod example;
