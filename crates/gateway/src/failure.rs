@@ -283,7 +283,7 @@ impl From<JobError> for Rejection {
         match error {
             JobError::Spec(_) => Self::new(Code::BadRequest, error.to_string()),
             JobError::Unknown(_) => Self::new(Code::NotFound, error.to_string()),
-            JobError::Over(_) | JobError::TopicReplaced(_) => {
+            JobError::Over(_) | JobError::Elsewhere | JobError::TopicReplaced(_) => {
                 Self::new(Code::Conflict, error.to_string())
             }
             JobError::Read(error) => error.into(),

@@ -31,6 +31,8 @@ pub mod access;
 
 mod issuer;
 
+mod token_store;
+
 pub mod quota;
 
 pub mod intake;
@@ -61,3 +63,4 @@ pub use settings::{
 };
 pub use shelf::{CACHE_CONTROL, Shelf};
 pub use tls::TlsError;
+pub use token_store::{TokenStore, TokenStoreError};

@@ -81,6 +81,8 @@ pub(crate) struct Batch {
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) expect: Vec<Expectation>,
     pub(crate) durability: Durability,
+    /// When it was taken, if that was earlier and elsewhere.
+    pub(crate) taken_at: Option<Timestamp>,
     /// All topics are the system's: may use the space that is kept for it.
     pub(crate) system: bool,
 }
@@ -128,6 +130,7 @@ impl Batch {
             receipts: Vec::with_capacity(events),
             expect: append.expect.clone(),
             durability: append.durability,
+            taken_at: None,
             system: true,
         };
         batch.bytes.resize(FRAME_HEADER_BYTES, 0);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use promethean_event::{EventId, Offset, Partition, PartitionCount, Topic};
 
 use crate::codec::{Fields, put_u32, put_u64};
+use crate::error::AppendError;
 use crate::hash::FastMap;
 use crate::topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};
 
@@ -94,6 +95,18 @@ impl Catalog {
         if let Some(state) = topic.lanes.get_mut(lane.partition.get() as usize) {
             state.next = state.next.max(Offset::new(next));
         }
+    }
+
+    /// Whether a lane may go on at these places: not before where it is.
+    pub(crate) fn leads_on(&self, lane: Lane, to: LaneState) -> Result<(), AppendError> {
+        let known = self.lane(lane).ok_or_else(|| {
+            AppendError::StorageFailed(format!("topic number {} is unknown", lane.topic.get()))
+        })?;
+        if to.next < known.next || to.start < known.start || to.next < to.start {
+            let (expected, actual) = (to.next, known.next);
+            return Err(AppendError::OffsetMismatch { lane, expected, actual });
+        }
+        Ok(())
     }
 
     /// Applies a written change. Entries of an unknown topic are left alone.

@@ -118,6 +118,33 @@ impl Log {
         ticket
     }
 
+    /// Appends events that were taken at an earlier time, elsewhere: they are to have that time here.
+    /// Append times never go back, so what has a later one must not be in the log yet; neither must
+    /// the log's own clock be beyond it. They share no frame with others.
+    pub fn append_at(
+        &self,
+        append: &Append,
+        taken_at: Timestamp,
+    ) -> Ticket<Result<Appended, AppendError>> {
+        match Batch::encode(append, &self.engine.names()) {
+            Ok(batch) => {
+                let batch = Batch { taken_at: Some(taken_at), ..batch };
+                let (ticket, answer) = Ticket::new();
+                self.engine.queue.push(Request::Append { batch, answer });
+                ticket
+            }
+            Err(error) => Ticket::answered(Err(error)),
+        }
+    }
+
+    /// Says where lanes start and go on, further on than they do: the offsets between are left out,
+    /// as if compaction had taken what was there. Written, and durable with the next sync.
+    pub fn place(&self, lanes: Vec<(Lane, LaneState)>) -> Ticket<Result<(), AppendError>> {
+        let (ticket, answer) = Ticket::new();
+        self.engine.queue.push(Request::Place { lanes, answer });
+        ticket
+    }
+
     /// Makes everything durable that was appended so far, whatever durability was asked for.
     pub fn sync(&self) -> Ticket<Result<(), AppendError>> {
         let (ticket, answer) = Ticket::new();

@@ -4,6 +4,7 @@ use std::time::Duration;
 use promethean_event::Offset;
 
 use crate::batch::{Appended, Batch};
+use crate::catalog::LaneState;
 use crate::error::AppendError;
 use crate::limits::{FRAME_BYTES_TARGET, FRAME_BYTES_WORTHWHILE};
 use crate::ticket::Answer;
@@ -16,6 +17,7 @@ pub(crate) enum Request {
     Define { definition: TopicDefinition, answer: Answer<Result<TopicId, AppendError>> },
     Remove { topic: TopicId, answer: Answer<Result<(), AppendError>> },
     Trim { starts: Vec<(Lane, Offset)>, answer: Answer<Result<(), AppendError>> },
+    Place { lanes: Vec<(Lane, LaneState)>, answer: Answer<Result<(), AppendError>> },
     Sync { answer: Answer<Result<(), AppendError>> },
 }
 
@@ -24,16 +26,21 @@ impl Request {
         match self {
             Self::Append { answer, .. } => answer.give(Err(error.clone())),
             Self::Define { answer, .. } => answer.give(Err(error.clone())),
-            Self::Remove { answer, .. } | Self::Trim { answer, .. } | Self::Sync { answer } => {
-                answer.give(Err(error.clone()));
-            }
+            Self::Remove { answer, .. }
+            | Self::Trim { answer, .. }
+            | Self::Place { answer, .. }
+            | Self::Sync { answer } => answer.give(Err(error.clone())),
         }
     }
 
     const fn bytes(&self) -> usize {
         match self {
             Self::Append { batch, .. } => batch.bytes.len(),
-            Self::Define { .. } | Self::Remove { .. } | Self::Trim { .. } | Self::Sync { .. } => 0,
+            Self::Define { .. }
+            | Self::Remove { .. }
+            | Self::Trim { .. }
+            | Self::Place { .. }
+            | Self::Sync { .. } => 0,
         }
     }
 }

@@ -233,7 +233,7 @@ impl Work {
         let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         match header.kind {
             FrameKind::Catalog => match CatalogEntry::decode_all(body) {
-                Some(entries) => entries.iter().for_each(|entry| self.catalog.apply(entry)),
+                Some(entries) => entries.iter().for_each(|entry| self.catalog_entry(entry, found)),
                 None => {
                     let end = position + header.frame_bytes();
                     self.damage(&found.file, position..end, "the catalog cannot be read");
@@ -247,6 +247,17 @@ impl Work {
             }
             FrameKind::Mark | FrameKind::Seal | FrameKind::Close => {}
         }
+    }
+
+    fn catalog_entry(&mut self, entry: &CatalogEntry, found: &SegmentSurvey) {
+        // Behind the catalog that a segment begins with, it says that a lane goes on further on.
+        if let CatalogEntry::Lane { lane, state } = entry
+            && found.frames > 1
+            && let Some(next) = &mut self.lanes.entry(*lane).or_default().next
+        {
+            *next = (*next).max(state.next.get());
+        }
+        self.catalog.apply(entry);
     }
 
     fn records(&mut self, salt: u32, position: u64, body: &[u8], found: &SegmentSurvey) {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use promethean_event::{EventId, Timestamp};
 
 use crate::batch::{Appended, Batch, Durability, Receipt};
-use crate::catalog::CatalogEntry;
+use crate::catalog::{CatalogEntry, LaneState};
 use crate::disk::DiskFile;
 use crate::engine::{Active, Engine, Segment};
 use crate::error::AppendError;
@@ -21,7 +21,7 @@ use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordHeader, RecordPlace, SegmentName,
 };
 use crate::ticket::Answer;
-use crate::topic::{TopicDefinition, TopicId};
+use crate::topic::{Lane, TopicDefinition, TopicId};
 
 type AppendAnswer = Answer<Result<Appended, AppendError>>;
 
@@ -106,7 +106,13 @@ impl Writer {
         let mut appends = Vec::new();
         for request in requests {
             match request {
-                Request::Append { batch, answer } => appends.push((batch, answer)),
+                Request::Append { batch, answer } if batch.taken_at.is_none() => {
+                    appends.push((batch, answer));
+                }
+                Request::Append { batch, answer } => {
+                    self.append(mem::take(&mut appends));
+                    self.append(vec![(batch, answer)]);
+                }
                 other => {
                     self.append(mem::take(&mut appends));
                     self.commit_catalog(other);
@@ -121,7 +127,10 @@ impl Writer {
             return;
         }
         let system = appends.iter().all(|(batch, _)| batch.system);
-        let appended_at = self.append_time();
+        let appended_at = match appends.first().and_then(|(batch, _)| batch.taken_at) {
+            Some(taken_at) => self.time_passes(taken_at),
+            None => self.append_time(),
+        };
         let engine = Arc::clone(&self.engine);
         let events = appends.iter().map(|(batch, _)| batch.entries.len()).sum();
         let mut placement = Placement::new(&engine, self.next_seq, events);
@@ -173,8 +182,11 @@ impl Writer {
 
     /// Append times never go back, whatever the clock does.
     fn append_time(&mut self) -> Timestamp {
-        let now = self.engine.site.options.clock.now().millis();
-        self.last_append_ms = self.last_append_ms.max(now);
+        self.time_passes(self.engine.site.options.clock.now())
+    }
+
+    fn time_passes(&mut self, to: Timestamp) -> Timestamp {
+        self.last_append_ms = self.last_append_ms.max(to.millis());
         Timestamp::from_millis(self.last_append_ms)
     }
 
@@ -469,6 +481,7 @@ impl Writer {
                     .collect();
                 answer.give(self.change(&entries, true));
             }
+            Request::Place { lanes, answer } => answer.give(self.place(&lanes)),
             Request::Append { .. } => {}
         }
     }
@@ -505,33 +518,41 @@ impl Writer {
         Ok(id)
     }
 
-    /// Writes and syncs a change of the catalog, then lets it take effect.
-    fn change(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), AppendError> {
-        let mut bytes = vec![0; FRAME_HEADER_BYTES];
-        entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        let written = self.write_catalog(bytes, entries.len() as u32, system);
-        written.map_err(|error| self.note(error))?;
-        let mut state = self.engine.write();
-        self.engine.apply(&mut state, entries);
-        state.active.end_position = self.segment.position;
+    /// Lets lanes go on further on. Not synced: what is appended there says as much.
+    fn place(&mut self, lanes: &[(Lane, LaneState)]) -> Result<(), AppendError> {
+        lanes.iter().try_for_each(|(lane, to)| self.engine.read().catalog.leads_on(*lane, *to))?;
+        let placed = lanes.iter().map(|&(lane, state)| CatalogEntry::Lane { lane, state });
+        let placed: Vec<_> = placed.collect();
+        self.write_catalog(&placed, false).map_err(|error| self.note(error))?;
+        self.take_effect(&placed);
         Ok(())
     }
 
-    fn write_catalog(
-        &mut self,
-        bytes: Vec<u8>,
-        count: u32,
-        system: bool,
-    ) -> Result<(), WriteError> {
+    /// Writes and syncs a change of the catalog, then lets it take effect.
+    fn change(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), AppendError> {
+        let written = self.write_catalog(entries, system).and_then(|()| self.sync());
+        written.map_err(|error| self.note(error))?;
+        self.take_effect(entries);
+        Ok(())
+    }
+
+    fn take_effect(&self, entries: &[CatalogEntry]) {
+        let mut state = self.engine.write();
+        self.engine.apply(&mut state, entries);
+        state.active.end_position = self.segment.position;
+    }
+
+    fn write_catalog(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), WriteError> {
+        let mut bytes = vec![0; FRAME_HEADER_BYTES];
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
         self.make_room(bytes.len() as u64, system)?;
         self.append_time();
         let header = FrameHeader {
             body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
-            count,
+            count: entries.len() as u32,
             ..self.empty_frame(FrameKind::Catalog)
         };
-        self.write(Pending { bytes, header })?;
-        self.sync()
+        self.write(Pending { bytes, header }).map(drop)
     }
 }
 

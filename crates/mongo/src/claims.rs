@@ -82,6 +82,11 @@ async fn present(cluster: &Cluster) -> Result<Vec<(HubPresence, bool)>, Fault> {
     Ok(found.iter().filter_map(presence).collect())
 }
 
+/// How many hubs count as there.
+pub(crate) async fn there(cluster: &Cluster) -> Result<usize, Fault> {
+    Ok(present(cluster).await?.iter().filter(|(_, late)| !late).count())
+}
+
 fn hub_of(document: &Document, field: &str) -> Option<HubId> {
     document.get_i64(field).ok().map(|number| HubId::new(unsigned(number)))
 }

@@ -32,6 +32,12 @@ pub(crate) async fn of(cluster: &Cluster, space: &str) -> Result<Vec<Entry>, Fau
     found.iter().map(entry).collect()
 }
 
+/// The spaces in which there are entries.
+pub(crate) async fn spaces(cluster: &Cluster) -> Result<Vec<String>, Fault> {
+    let names = cluster.ask(cluster.entries.distinct("space", doc! {})).await?;
+    Ok(names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
+}
+
 fn entry(document: &Document) -> Option<Entry> {
     Some(Entry {
         key: Key::new(document.get_str("key").ok()?).ok()?,

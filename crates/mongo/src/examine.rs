@@ -3,9 +3,12 @@
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 
+use promethean::store::Clock;
+
 use crate::cluster::{Cluster, OpenError, index_names};
+use crate::document::unsigned;
 use crate::fault::describe;
-use crate::limits::OPLOG_HOURS_MIN;
+use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN};
 use crate::options::MongoOptions;
 
 /// One thing that was looked at.
@@ -42,7 +45,9 @@ pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, O
     findings.members(&cluster).await;
     findings.journal(&cluster).await;
     findings.oplog(&cluster).await;
+    findings.clock(&cluster, &*options.clock).await;
     findings.indexes(&cluster).await;
+    findings.retention(&cluster).await;
     findings.access(&cluster).await;
     if let Some(parsed) = parsed {
         findings.network(&parsed);
@@ -162,6 +167,63 @@ impl Findings {
                 }
             }
             _ => self.add("oplog", Verdict::Unknown, "the oplog may not be read by this user"),
+        }
+    }
+
+    /// Append times, and with them retention, go by the clocks of hubs.
+    async fn clock(&mut self, cluster: &Cluster, clock: &dyn Clock) {
+        let before = clock.now().millis();
+        let hello = match admin(cluster, doc! { "hello": 1 }).await {
+            Ok(hello) => hello,
+            Err(text) => return self.add("clock", Verdict::Unknown, text),
+        };
+        let after = clock.now().millis();
+        let Ok(there) = hello.get_datetime("localTime") else {
+            return self.add("clock", Verdict::Unknown, "the server does not tell its time");
+        };
+        let there = unsigned(there.timestamp_millis());
+        // Between the two it was asked: what lies there is no difference.
+        let apart_ms = before.saturating_sub(there).max(there.saturating_sub(after));
+        if apart_ms <= CLOCK_SKEW_MS_MAX {
+            return self.add("clock", Verdict::Good, "this machine and MongoDB have the same time");
+        }
+        let text = format!(
+            "the clocks of this machine and of MongoDB are {apart_ms} ms apart; retention and times \
+             of events go by those of hubs: keep all machines in step, by NTP"
+        );
+        self.add("clock", Verdict::Warning, text);
+    }
+
+    /// Whether groups have lost events because they were too slow for the retention of a topic.
+    async fn retention(&mut self, cluster: &Cluster) {
+        let too_slow = [
+            doc! { "$lookup": {
+                "from": "lanes", "localField": "lane", "foreignField": "_id", "as": "lane",
+            } },
+            doc! { "$unwind": "$lane" },
+            doc! { "$match": { "$expr": { "$lt": ["$floor", "$lane.start"] } } },
+            doc! { "$limit": 1_i64 },
+        ];
+        let reading = async {
+            let mut cursor = cluster.cursors.aggregate(too_slow).await?;
+            Ok(if cursor.advance().await? { Some(cursor.deserialize_current()?) } else { None })
+        };
+        match cluster.ask(reading).await {
+            Ok(None) => {
+                let text = "no group is behind what retention has kept";
+                self.add("retention", Verdict::Good, text);
+            }
+            Ok(Some(found)) => {
+                let group = found.get_str("group").unwrap_or("?");
+                let lane = found.get_document("lane").cloned().unwrap_or_default();
+                let topic = lane.get_str("topic").unwrap_or("?");
+                let text = format!(
+                    "group {group} was too slow for the retention of {topic}: events that it has not \
+                     seen are gone; keep them for longer, or have more members"
+                );
+                self.add("retention", Verdict::Warning, text);
+            }
+            Err(fault) => self.add("retention", Verdict::Unknown, fault.to_string()),
         }
     }
 

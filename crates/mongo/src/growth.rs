@@ -42,10 +42,14 @@ impl Growing {
         }
     }
 
-    pub(crate) fn note_topics(&self) {
+    /// Topics came, changed or went; lanes of those that went are forgotten. In one step: otherwise
+    /// somebody who looks in between would be woken without a word of what for.
+    pub(crate) fn note_topics(&self, is_gone: impl Fn(Lane) -> bool) {
         let mut recent = self.lock();
         recent.mark += 1;
         recent.topics_changed = recent.mark;
+        recent.ends.retain(|lane, _| !is_gone(*lane));
+        recent.lanes.retain(|(_, lane)| !is_gone(*lane));
         drop(recent);
         self.changed.notify_waiters();
     }
@@ -57,11 +61,6 @@ impl Growing {
         recent.hubs_changed = recent.mark;
         drop(recent);
         self.changed.notify_waiters();
-    }
-
-    /// Lanes of a topic that is gone.
-    pub(crate) fn forget(&self, is_gone: impl Fn(Lane) -> bool) {
-        self.lock().ends.retain(|lane, _| !is_gone(*lane));
     }
 
     pub(crate) fn close(&self) {
@@ -129,5 +128,46 @@ impl Recent {
             hubs_changed: self.hubs_changed > mark,
             closed: self.closed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use promethean::store::TopicId;
+    use promethean_event::Partition;
+
+    use super::*;
+
+    const fn lane(topic: u32) -> Lane {
+        Lane { topic: TopicId::new(topic), partition: Partition::ZERO }
+    }
+
+    /// Growth of a topic that goes before it is heard of is told as a change of topics, and nothing
+    /// is told of it afterwards.
+    #[test]
+    fn a_topic_that_goes_takes_its_growth_with_it() {
+        let growing = Growing::default();
+        growing.note_ends([(lane(1), 5), (lane(2), 7)]);
+        growing.note_topics(|of| of == lane(1));
+        let growth = growing.since(0).now_or_never().unwrap();
+        assert_eq!(growth.lanes, Some(vec![(lane(2), Offset::new(7))]));
+        assert!(growth.topics_changed);
+        assert!(growing.since(growth.mark).now_or_never().is_none());
+        // One who has heard of the growth is told of the topics alone.
+        let growth = growing.since(1).now_or_never().unwrap();
+        assert_eq!((growth.lanes, growth.topics_changed), (Some(Vec::new()), true));
+    }
+
+    /// A lane that is noted again after it was forgotten has grown.
+    #[test]
+    fn a_lane_that_comes_back_is_told() {
+        let growing = Growing::default();
+        growing.note_ends([(lane(1), 5)]);
+        growing.note_topics(|of| of == lane(1));
+        let mark = growing.since(0).now_or_never().unwrap().mark;
+        growing.note_ends([(lane(1), 5)]);
+        let growth = growing.since(mark).now_or_never().unwrap();
+        assert_eq!(growth.lanes, Some(vec![(lane(1), Offset::new(5))]));
     }
 }

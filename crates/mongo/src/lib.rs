@@ -36,6 +36,8 @@ mod reading;
 
 mod lookup;
 
+mod restore;
+
 mod cleaning;
 
 pub mod views;

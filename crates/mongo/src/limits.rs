@@ -30,6 +30,8 @@ pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(250);
 /// How far back the oplog should reach, so that a hub that was away finds its place again.
 pub(crate) const OPLOG_HOURS_MIN: u32 = 24;
+/// How far the clock of a hub may be from that of the server.
+pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.
 pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take

@@ -75,7 +75,9 @@ pub(crate) async fn backward(
     rising.reverse();
     let mut missing = between(rising.iter().map(|stored| stored.event.offset.get()), reached, end);
     missing.reverse();
-    let gaps = explain(cluster, lane, missing).await?;
+    let mut gaps = explain(cluster, lane, missing).await?;
+    // What is missing for two reasons is told in two parts, the newer one first.
+    gaps.sort_by_key(|gap| std::cmp::Reverse(gap.from));
     Ok(Page { events, gaps, next: Offset::new(reached) })
 }
 

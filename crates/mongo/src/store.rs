@@ -5,7 +5,7 @@ use futures_core::future::BoxFuture;
 use promethean::store::{
     Append, AppendError, Appended, Attend, Claim, Claims, Clock, Entry, GroupRecord, GroupSave,
     Growth, HubId, HubPresence, KeyPage, KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError,
-    SaveError, Store, Stored, TopicDefinition, TopicEntry, TopicId, TopicTable,
+    Restore, SaveError, Store, Stored, TopicDefinition, TopicEntry, TopicId, TopicTable,
 };
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -74,6 +74,11 @@ impl MongoStore {
 
     pub(crate) const fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// How many hubs use the database at this moment.
+    pub async fn hubs_there(&self) -> Result<usize, ReadError> {
+        Ok(claims::there(&self.cluster).await?)
     }
 
     /// Hands a request to the writer, at once; the future is the answer.
@@ -242,6 +247,10 @@ impl Store for MongoStore {
         })
     }
 
+    fn restoring(&self) -> Option<&dyn Restore> {
+        Some(self)
+    }
+
     fn claims(&self) -> Option<&dyn Claims> {
         Some(self)
     }
@@ -263,6 +272,20 @@ impl Store for MongoStore {
             self.growing.close();
             self.watching.abort();
         })
+    }
+}
+
+impl Restore for MongoStore {
+    fn restore(&self, events: Vec<(Lane, Stored)>) -> BoxFuture<'_, Result<(), AppendError>> {
+        self.ask(|reply| Request::Restore(events, reply))
+    }
+
+    fn place(&self, lanes: Vec<(Lane, LaneBounds)>) -> BoxFuture<'_, Result<(), AppendError>> {
+        self.ask(|reply| Request::Place(lanes, reply))
+    }
+
+    fn spaces(&self) -> BoxFuture<'_, Result<Vec<String>, ReadError>> {
+        Box::pin(async move { Ok(entries::spaces(&self.cluster).await?) })
     }
 }
 

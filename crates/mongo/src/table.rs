@@ -8,7 +8,12 @@ use crate::topics;
 
 /// The topics as this hub knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Table(Mutex<Current>);
+pub(crate) struct Table {
+    current: Mutex<Current>,
+    /// Held by the one who reads them again: of two at once, the one that read earlier could end
+    /// later, and a topic that is there would be gone until somebody looks the next time.
+    refreshing: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Current {
@@ -19,7 +24,7 @@ struct Current {
 
 impl Table {
     fn lock(&self) -> MutexGuard<'_, Current> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self) -> Arc<TopicTable> {
@@ -28,6 +33,7 @@ impl Table {
 
     /// Reads the topics again; true if there is something new.
     pub(crate) async fn refresh(&self, cluster: &Cluster) -> Result<bool, Fault> {
+        let _one_at_a_time = self.refreshing.lock().await;
         loop {
             let changes = self.lock().changes;
             let table = topics::load(cluster).await?;

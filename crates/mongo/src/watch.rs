@@ -89,8 +89,7 @@ impl Watch {
     async fn refresh(&self) -> Result<(), Fault> {
         if self.table.refresh(&self.cluster).await? {
             let table = self.table.get();
-            self.growing.forget(|lane| table.by_id(lane.topic).is_none());
-            self.growing.note_topics();
+            self.growing.note_topics(|lane| table.by_id(lane.topic).is_none());
         }
         Ok(())
     }

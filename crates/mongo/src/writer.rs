@@ -7,8 +7,8 @@ use std::sync::Arc;
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 use promethean::store::{
-    Append, AppendError, Appended, Clock, GroupSave, Lane, Put, SaveError, Stored, TopicDefinition,
-    TopicId,
+    Append, AppendError, Appended, Clock, GroupSave, Lane, LaneBounds, Put, SaveError, Stored,
+    TopicDefinition, TopicId,
 };
 use promethean_event::{EventId, GroupName};
 use tokio::sync::{mpsc, oneshot};
@@ -39,6 +39,8 @@ pub(crate) enum Request {
     Remove(TopicId, Reply<(), SaveError>),
     RemoveGroup(GroupName, Reply<(), SaveError>),
     Put(Vec<Put>, Reply<(), SaveError>),
+    Restore(Vec<(Lane, Stored)>, Reply<(), AppendError>),
+    Place(Vec<(Lane, LaneBounds)>, Reply<(), AppendError>),
     /// Nothing comes after it.
     Close(oneshot::Sender<()>),
 }
@@ -104,7 +106,7 @@ pub(crate) struct Writer {
 /// What is known of lanes and groups. Conditions find out where it is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    heads: HashMap<Lane, Head>,
+    pub(crate) heads: HashMap<Lane, Head>,
     groups: HashMap<GroupName, Option<KnownGroup>>,
 }
 
@@ -140,7 +142,7 @@ impl Writer {
                 let answer = defined.map(|entry| {
                     let id = entry.id;
                     if self.table.insert(&entry) {
-                        self.growing.note_topics();
+                        self.growing.note_topics(|_| false);
                     }
                     id
                 });
@@ -151,8 +153,7 @@ impl Writer {
                 if removed.is_ok() {
                     self.known.heads.retain(|lane, _| lane.topic != topic);
                     if self.table.remove(topic) {
-                        self.growing.note_topics();
-                        self.growing.forget(|lane| lane.topic == topic);
+                        self.growing.note_topics(|lane| lane.topic == topic);
                     }
                     self.sweep();
                 }
@@ -163,6 +164,14 @@ impl Writer {
                 let attempt = RemoveGroup { cluster: self.cluster.clone(), group };
                 let removed = transact(&self.cluster, self.cluster.deadline(), attempt).await;
                 drop(reply.send(removed.map_err(Into::into)));
+            }
+            Request::Restore(events, reply) => {
+                let restored = self.restore(events).await;
+                drop(reply.send(restored.map_err(Into::into)));
+            }
+            Request::Place(lanes, reply) => {
+                let placed = self.place(&lanes).await;
+                drop(reply.send(placed.map_err(Into::into)));
             }
             Request::Put(puts, reply) => drop(reply.send(entries::put(&self.cluster, puts).await)),
             Request::Close(reply) => {
@@ -251,7 +260,8 @@ impl Writer {
     async fn look_again(&mut self) -> Result<(), Fault> {
         self.known = Known::default();
         if self.table.refresh(&self.cluster).await? {
-            self.growing.note_topics();
+            let table = self.table.get();
+            self.growing.note_topics(|lane| table.by_id(lane.topic).is_none());
         }
         Ok(())
     }
@@ -308,7 +318,7 @@ impl Writer {
     }
 
     /// Takes over what a transaction has written.
-    fn remember(&mut self, plan: Arc<Plan>) -> Vec<Answer> {
+    pub(crate) fn remember(&mut self, plan: Arc<Plan>) -> Vec<Answer> {
         for (lane, change) in &plan.lanes {
             self.known.heads.insert(*lane, Head { exists: true, ..change.after });
         }
@@ -343,7 +353,10 @@ fn sort(batch: &mut Batch, request: Request) -> Option<Request> {
 
 /// Where lanes end: the newest there is, whoever may still take it back. A condition on it holds
 /// only if what it was is there too.
-async fn heads(cluster: &Cluster, lanes: &BTreeSet<Lane>) -> Result<HashMap<Lane, Head>, Fault> {
+pub(crate) async fn heads(
+    cluster: &Cluster,
+    lanes: &BTreeSet<Lane>,
+) -> Result<HashMap<Lane, Head>, Fault> {
     let ids: Vec<i64> = lanes.iter().map(|lane| signed(lane.id().get())).collect();
     let reading = async {
         let by_id = cluster.lanes.find(doc! { "_id": { "$in": ids } });

@@ -22,3 +22,5 @@ mod hubs;
 mod views;
 
 mod faults;
+
+mod example;

@@ -9,9 +9,9 @@ use promethean_client::Bus;
 use promethean_client::event::{EventId, Key, NewEvent, Payload, Start, Timestamp};
 
 use super::server::Server;
-use super::{prom, stderr, stdout};
+use super::{eventually, json_lines, prom, stderr, stdout};
 
-fn url() -> String {
+pub(crate) fn url() -> String {
     let url = std::env::var("PROM_MONGO_URL").unwrap_or_else(|_| {
         panic!(
             "PROM_MONGO_URL is not set: this test needs a MongoDB replica set. Run it as \
@@ -238,6 +238,172 @@ fn the_doctor_lists_what_to_put_right() {
     assert_eq!(verdict("auth").as_deref(), Some("error"), "there are no users");
     assert_eq!(verdict("hosts").as_deref(), Some("warning"), "all on this machine");
     assert_eq!(verdict("indexes").as_deref(), Some("good"), "a hub makes them");
+    assert_eq!(verdict("clock").as_deref(), Some("good"), "it is the same machine");
+    assert_eq!(verdict("retention").as_deref(), Some("good"), "there are no groups");
     let text = prom(&["doctor", "--production", "--store", &url]);
     assert!(stdout(&text).contains("to put right"), "{}", stdout(&text));
+}
+
+/// Tokens are in the store: made at one hub, good at every one, taken back at every one.
+#[test]
+fn tokens_are_those_of_all_hubs() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), url());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let serve = |name: &str| {
+        let data = path(name);
+        Server::start(&["serve", "--store", &store, "--data", &data, "--listen", "127.0.0.1:0"])
+    };
+    let (a, b) = (serve("a"), serve("b"));
+    let admin = path("a/admin.token");
+    assert!(!folder.path().join("b/admin.token").exists(), "one administrator is enough");
+    let as_admin = ["--token-file", &admin, "--url", &b.url()];
+    let mint = |subject: &str, scope: &str, at: &[&str]| {
+        prom(&[&["token", "mint", subject, "--scope", scope, "--json"], at].concat())
+    };
+    let minted = mint("shop", "publish:orders.*", &as_admin);
+    assert_eq!(minted.status.code(), Some(0), "{}", stderr(&minted));
+    let minted: serde_json::Value = serde_json::from_str(&stdout(&minted)).unwrap();
+    std::fs::write(path("shop.token"), minted["secret"].as_str().unwrap()).unwrap();
+    let publish = |hub: &Server| {
+        let file = path("shop.token");
+        let at = ["--url", &hub.url(), "--token-file", &file];
+        prom(&[&["pub", "orders.placed", "1"][..], &at].concat()).status.code()
+    };
+    for hub in [&a, &b] {
+        eventually(|| publish(hub) == Some(0));
+    }
+    // Nobody gives away more than he has.
+    let ops = mint("ops", "admin:ops", &as_admin);
+    let ops: serde_json::Value = serde_json::from_str(&stdout(&ops)).unwrap();
+    std::fs::write(path("ops.token"), ops["secret"].as_str().unwrap()).unwrap();
+    let as_ops = ["--token-file", &path("ops.token"), "--url", &a.url()];
+    eventually(|| mint("reader", "admin:ops.read", &as_ops).status.code() == Some(0));
+    assert_eq!(mint("more", "publish:**", &as_ops).status.code(), Some(5));
+
+    let listed = json_lines(&["token", "ls", "--store", &store]);
+    assert_eq!(listed.len(), 4, "{listed:?}");
+    assert!(
+        listed.iter().all(|token| token.get("sha256").is_none() && token.get("secret").is_none())
+    );
+    let id = minted["id"].as_str().unwrap();
+    let revoked = prom(&["token", "revoke", id, "--store", &store, "--yes"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
+    for hub in [&a, &b] {
+        eventually(|| publish(hub) == Some(5));
+    }
+    assert_eq!((a.stop(), b.stop()), (Some(0), Some(0)));
+}
+
+/// A job goes on at another hub when the one that does it dies, and adds nothing twice.
+#[test]
+fn a_job_is_taken_over_from_a_hub_that_is_killed() {
+    let (folder, url) = (tempfile::tempdir().unwrap(), url());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (a, b) = (hub(&url, folder.path(), "a"), hub(&url, folder.path(), "b"));
+    runtime.block_on(async {
+        let bus = Bus::connect(&a.url()).await.unwrap();
+        bus.publish_batch((0..600).map(order).collect()).await.unwrap();
+    });
+    assert!(prom(&["topic", "add", "copies", "--url", &a.url()]).status.success());
+    let replay = ["replay", "orders", "--to", "copies", "--rate", "100", "--yes", "--detach"];
+    let begun = prom(&[&replay[..], &["--url", &a.url()]].concat());
+    assert_eq!(begun.status.code(), Some(0), "{}", stderr(&begun));
+    let copies = || json_lines(&["export", "copies", "--url", &b.url()]);
+    let has_copies = || prom(&["export", "copies", "--url", &b.url()]).status.success();
+    eventually(|| has_copies() && !copies().is_empty());
+    assert!(copies().len() < 600, "it was over before it could be taken over");
+    drop(a);
+    let jobs = || json_lines(&["job", "ls", "--url", &b.url()]);
+    eventually(|| jobs().iter().any(|job| job["state"] == "done"));
+    let job = &jobs()[0];
+    assert!(job["taken_over"].as_u64() >= Some(1), "{job}");
+    assert_eq!(copies().len(), 600);
+    assert_eq!(b.stop(), Some(0));
+}
+
+mod zombies {
+    //! Hubs as processes that sleep beyond their lease, and go on as if nothing had been.
+
+    use super::*;
+
+    fn rounds() -> u64 {
+        std::env::var("PROM_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
+
+    fn signal(server: &Server, name: &str) {
+        let id = server.id().to_string();
+        let sent = std::process::Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// What consumers saw: hub, event, and whether its ack was confirmed.
+    type Acks = Arc<Mutex<Vec<(usize, u64, bool)>>>;
+
+    async fn consume(server: &Server, number: usize, acks: &Acks) {
+        let bus = Bus::connect(&server.url()).await.unwrap();
+        let subscribe = bus.subscribe_to(["orders"], "shop").from(Start::Earliest);
+        let mut stream = subscribe.stream().await.unwrap();
+        let acks = Arc::clone(acks);
+        tokio::spawn(async move {
+            let _bus = bus;
+            while let Some(Ok(delivered)) = stream.next().await {
+                let event: u64 = delivered.event().payload.decode().unwrap();
+                let is_confirmed = delivered.ack().await.is_ok();
+                acks.lock().unwrap().push((number, event, is_confirmed));
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_hub_confirms_after_it_slept_does_not_count() {
+        let (folder, url) = (tempfile::tempdir().unwrap(), url());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let (a, b) = (hub(&url, folder.path(), "a"), hub(&url, folder.path(), "b"));
+            let acks = Acks::default();
+            consume(&a, 0, &acks).await;
+            consume(&b, 1, &acks).await;
+            let bus = Bus::connect(&b.url()).await.unwrap();
+            let mut published = 0;
+            let mut publish = async |count: u64| {
+                bus.publish_batch((published..published + count).map(order).collect())
+                    .await
+                    .unwrap();
+                published += count;
+                published
+            };
+            let confirmed_at = |hub: usize| {
+                acks.lock().unwrap().iter().filter(|(at, _, is)| *at == hub && *is).count()
+            };
+            for _ in 0..rounds() {
+                let (at_a, at_b) = (confirmed_at(0), confirmed_at(1));
+                while confirmed_at(0) == at_a || confirmed_at(1) == at_b {
+                    assert!(publish(10).await < 100_000, "one of the hubs gets nothing");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                signal(&a, "-STOP");
+                // It is out of leases by then, and all that is published comes to the other.
+                let all = publish(100).await;
+                let has = |number: u64| {
+                    acks.lock()
+                        .unwrap()
+                        .iter()
+                        .any(|(at, event, is)| *event == number && *is && *at == 1)
+                };
+                until("the other takes over", || (all - 100..all).all(has)).await;
+                signal(&a, "-CONT");
+            }
+            let all = publish(10).await;
+            let is_done = || {
+                let acks = acks.lock().unwrap();
+                (0..all).all(|number| acks.iter().any(|(_, event, is)| *event == number && *is))
+            };
+            until("every event is confirmed", is_done).await;
+            let acks = acks.lock().unwrap().clone();
+            for number in 0..all {
+                let of = acks.iter().filter(|(_, event, is)| *event == number && *is);
+                assert_eq!(of.count(), 1, "event {number} was confirmed more than once");
+            }
+        });
+    }
 }

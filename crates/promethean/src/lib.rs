@@ -60,6 +60,8 @@ pub mod causality;
 
 pub mod jobs;
 
+pub mod migration;
+
 mod upkeep;
 
 mod metrics;

@@ -109,6 +109,38 @@ impl Policy {
         !self.rules.iter().any(|rule| rule.effect == Effect::Allow)
     }
 
+    /// Whether everything that `other` allows is allowed by this one, too: who has this one may give
+    /// the other away.
+    pub fn includes(&self, other: &Self) -> bool {
+        other.of(Effect::Allow).all(|wanted| match wanted {
+            Right::Publish { topics } => {
+                self.allows(Action::Publish, Resource::Pattern(topics, None))
+            }
+            Right::Subscribe { topics, group } => {
+                let resource = Resource::Pattern(topics, None);
+                let denied =
+                    self.of(Effect::Deny).any(|right| right.may_touch(Action::Subscribe, resource));
+                !denied
+                    && self.of(Effect::Allow).any(|right| match right {
+                        Right::Subscribe { topics: has, group: of } => {
+                            covers(has, topics) && (of.is_none() || of == group)
+                        }
+                        _ => false,
+                    })
+            }
+            Right::Admin { area } => {
+                let is_of = |right: &Right, within: fn(Area, Area) -> bool| match right {
+                    Right::Admin { area: known } => within(*known, *area),
+                    _ => false,
+                };
+                let overlap =
+                    |known: Area, area: Area| known.includes(area) || area.includes(known);
+                !self.of(Effect::Deny).any(|right| is_of(right, overlap))
+                    && self.of(Effect::Allow).any(|right| is_of(right, Area::includes))
+            }
+        })
+    }
+
     /// The one decision: no rule denies, and one allows.
     pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
         if publishes_as_the_system(action, resource) {
@@ -177,6 +209,16 @@ impl Right {
             Resource::Server => false,
         };
         dead && for_group(group.as_ref(), resource)
+    }
+
+    /// Whether it could touch the resource for some group.
+    fn may_touch(&self, action: Action, resource: Resource<'_>) -> bool {
+        match self {
+            Self::Subscribe { topics, .. } if action != Action::Publish => {
+                on_topics(topics, resource, overlap)
+            }
+            _ => self.touches(action, resource),
+        }
     }
 
     fn applies(

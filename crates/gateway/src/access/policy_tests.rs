@@ -220,3 +220,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn nobody_can_give_away_more_than_he_has() {
+    let scopes = ["publish:orders.*", "subscribe:orders.**@shop", "admin:ops"];
+    let has = policy(&scopes, &[]);
+    for (wanted, is_within) in [
+        ("publish:orders.placed", true),
+        ("publish:orders.*", true),
+        ("publish:**", false),
+        ("subscribe:orders.placed@shop", true),
+        ("subscribe:orders.placed@other", false),
+        ("subscribe:orders.placed", false),
+        ("admin:ops.read", true),
+        ("admin:ops", true),
+        ("admin:topics", false),
+        ("admin:**", false),
+    ] {
+        assert_eq!(has.includes(&policy(&[wanted], &[])), is_within, "{wanted}");
+    }
+    assert!(Policy::everything().includes(&has));
+    assert!(!has.includes(&Policy::everything()));
+    // What is forbidden to somebody is not to be had by a detour.
+    let less = policy(&scopes, &["publish:orders.secret"]);
+    assert!(!less.includes(&policy(&["publish:orders.*"], &[])));
+    assert!(less.includes(&policy(&["publish:orders.placed"], &[])));
+    let less = policy(&scopes, &["admin:ops.read"]);
+    assert!(!less.includes(&policy(&["admin:ops"], &[])));
+}

@@ -51,6 +51,8 @@ mod jobs;
 
 mod changefeeds;
 
+mod tokens;
+
 mod health;
 
 mod metrics;
@@ -99,6 +101,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend([snapshots::ENDPOINT, trace::ENDPOINT]);
     all.extend(jobs::ENDPOINTS);
     all.extend(changefeeds::ENDPOINTS);
+    all.extend(tokens::ENDPOINTS);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }

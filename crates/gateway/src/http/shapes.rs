@@ -143,6 +143,14 @@ fn own_body(endpoint: &Endpoint) -> Value {
             "type": "object",
             "properties": { "to": { "enum": ["failing_group", "all_groups"] } },
         }),
+        "/tokens" => json!({
+            "type": "object", "required": ["subject", "scopes"],
+            "properties": {
+                "subject": { "type": "string" },
+                "scopes": { "type": "array", "items": { "type": "string" } },
+                "ttl_ms": { "type": "integer", "minimum": 0 },
+            },
+        }),
         path if path.ends_with("/versions")
             || path.ends_with("/plan")
             || path.ends_with("/start") =>

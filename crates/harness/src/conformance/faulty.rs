@@ -6,8 +6,8 @@ use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use promethean::store::{
     Append, AppendError, Appended, Claims, Entry, GroupRecord, GroupSave, Growth, KeyPage,
-    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored,
-    TopicDefinition, TopicId, TopicTable,
+    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, Restore, SaveError, Store, Stored,
+    TopicDefinition, TopicId, TopicTable, unplaced,
 };
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
 
@@ -43,6 +43,8 @@ pub enum Fault {
     IgnoresHolds,
     /// Saves of hubs that have lost their claims are taken.
     IgnoresClaims,
+    /// Events of another store are put one behind the other.
+    ForgetsPlaces,
 }
 
 impl Fault {
@@ -61,6 +63,7 @@ impl Fault {
         (Self::IgnoresVersions, "entries"),
         (Self::IgnoresHolds, "cleaning"),
         (Self::IgnoresClaims, "claims"),
+        (Self::ForgetsPlaces, "restoring"),
     ];
 }
 
@@ -289,6 +292,10 @@ impl Store for FaultyStore {
         self.inner.claims()
     }
 
+    fn restoring(&self) -> Option<&dyn Restore> {
+        self.inner.restoring().map(|_| self as &dyn Restore)
+    }
+
     fn failure(&self) -> Option<String> {
         self.inner.failure()
     }
@@ -299,5 +306,33 @@ impl Store for FaultyStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
+    }
+}
+
+impl Restore for FaultyStore {
+    fn restore(&self, events: Vec<(Lane, Stored)>) -> BoxFuture<'_, Result<(), AppendError>> {
+        if self.fault == Fault::ForgetsPlaces {
+            let events = events.into_iter().map(|(_, stored)| unplaced(stored.event)).collect();
+            let appended = self.inner.append(Append { events, ..Append::default() });
+            return Box::pin(async move { appended.await.map(drop) });
+        }
+        match self.inner.restoring() {
+            Some(restore) => restore.restore(events),
+            None => Box::pin(std::future::ready(Err(AppendError::Closed))),
+        }
+    }
+
+    fn place(&self, lanes: Vec<(Lane, LaneBounds)>) -> BoxFuture<'_, Result<(), AppendError>> {
+        match self.inner.restoring() {
+            Some(restore) => restore.place(lanes),
+            None => Box::pin(std::future::ready(Err(AppendError::Closed))),
+        }
+    }
+
+    fn spaces(&self) -> BoxFuture<'_, Result<Vec<String>, ReadError>> {
+        match self.inner.restoring() {
+            Some(restore) => restore.spaces(),
+            None => Box::pin(std::future::ready(Ok(Vec::new()))),
+        }
     }
 }

@@ -38,6 +38,10 @@ mod growth;
 
 mod restart;
 
+mod restoring;
+
+mod migration;
+
 mod concurrency;
 
 pub mod faulty;
@@ -64,6 +68,8 @@ macro_rules! for_each_concern {
             entries,
             growth,
             restart,
+            restoring,
+            migration,
             concurrency
         );
     };

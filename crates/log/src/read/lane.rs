@@ -200,7 +200,7 @@ impl LaneReader {
                 return Ok(false);
             }
             let active = state.active.index.lane_range(self.lane);
-            if active.is_some_and(|(first, _)| first <= self.next) {
+            if active.is_some_and(|(first, last)| (first..=last).contains(&self.next)) {
                 self.source =
                     Source::Records(Records::in_active(&state, self.lane, self.next, max));
                 return Ok(true);
@@ -212,8 +212,9 @@ impl LaneReader {
                 return Ok(true);
             }
             // Nothing is left of this lane in sealed segments: the rest is in the active one, or
-            // compaction has removed it all.
-            let to = active.map_or(lane.next.get(), |(first, _)| first);
+            // compaction has removed it all, or the lane goes on further on.
+            let ahead = active.filter(|(first, _)| *first > self.next);
+            let to = ahead.map_or(lane.next.get(), |(first, _)| first);
             visit.visited.gaps.push(missing(&engine, self.lane, self.next, to));
             self.next = to;
         }

@@ -28,8 +28,17 @@ pub(crate) struct Add {
     /// Its name.
     name: String,
     /// Connection string of the MongoDB, a replica set.
-    #[arg(long, value_name = "URL", env = "PROM_CHANGEFEED_URL", hide_env_values = true)]
-    mongo: String,
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "PROM_CHANGEFEED_URL",
+        hide_env_values = true,
+        required_unless_present = "mongo_file"
+    )]
+    mongo: Option<String>,
+    /// File with that URL: the way to give one with a password.
+    #[arg(long, value_name = "FILE", conflicts_with = "mongo")]
+    mongo_file: Option<std::path::PathBuf>,
     /// The collection, as `database.collection`.
     #[arg(long, value_name = "NAME")]
     collection: String,
@@ -137,9 +146,11 @@ impl Feed {
         let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
         let reason = self.phase().get("reason").or(alarm).and_then(Value::as_str);
         match self.phase().get("gap") {
-            Some(_) => {
-                "history lost; say how to go on: prom changefeed resume --recover".to_owned()
-            }
+            Some(gap) => format!(
+                "history lost from {} to {}; say how to go on: prom changefeed resume --recover",
+                moment(gap.get("from")),
+                moment(gap.get("to"))
+            ),
             None => reason.map(output::plain).unwrap_or_default(),
         }
     }
@@ -151,7 +162,7 @@ pub(crate) fn run(command: ChangefeedCommand, output: &Output) -> anyhow::Result
         let (at, ask) = match command {
             ChangefeedCommand::Ls(List { at }) => (at, None),
             ChangefeedCommand::Add(add) => {
-                let ask = Ask::put(path(&add.name, "")).json(&add.definition());
+                let ask = Ask::put(path(&add.name, "")).json(&add.definition()?);
                 (add.at, Some(ask))
             }
             ChangefeedCommand::Pause(One { name, at }) => {
@@ -176,10 +187,15 @@ pub(crate) fn run(command: ChangefeedCommand, output: &Output) -> anyhow::Result
 }
 
 impl Add {
-    fn definition(&self) -> Value {
+    fn definition(&self) -> anyhow::Result<Value> {
+        let url = match (&self.mongo, &self.mongo_file) {
+            (Some(url), _) => Some(url.clone()),
+            (None, Some(file)) => Some(super::place::read(file)?),
+            (None, None) => None,
+        };
         let mut definition = Map::new();
         for (name, value) in [
-            ("url", Some(&self.mongo)),
+            ("url", url.as_ref()),
             ("collection", Some(&self.collection)),
             ("topic", Some(&self.topic)),
             ("key", self.key.as_ref()),
@@ -189,8 +205,15 @@ impl Add {
             definition.extend(value.map(|value| (name.to_owned(), json!(value))));
         }
         definition.insert("snapshot".to_owned(), json!(!self.no_snapshot));
-        Value::Object(definition)
+        Ok(Value::Object(definition))
     }
+}
+
+/// A time of a cluster, as people read it.
+fn moment(time: Option<&Value>) -> String {
+    let seconds = time.and_then(|time| time.get("seconds")).and_then(Value::as_i64);
+    let moment = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    moment.map_or_else(|| "an unknown time".to_owned(), |moment| moment.to_string())
 }
 
 async fn order(reach: &Reach, ask: Ask, output: &Output) -> anyhow::Result<Status> {

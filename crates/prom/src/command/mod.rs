@@ -50,7 +50,15 @@ mod job;
 
 mod changefeed;
 
+mod migrate;
+
+pub(crate) mod moved;
+
 mod apply;
+
+mod credentials;
+
+mod kept_tokens;
 
 mod token;
 
@@ -97,6 +105,7 @@ pub(crate) enum Command {
     Job(job::JobCommand),
     #[command(subcommand)]
     Changefeed(Box<changefeed::ChangefeedCommand>),
+    Migrate(Box<migrate::Migrate>),
     Export(export::Export),
     Import(export::Import),
     Plan(apply::Plan),
@@ -238,12 +247,13 @@ pub(crate) fn run(command: Command, output: &Output) -> anyhow::Result<Status> {
         Command::Replay(wish) => replay::run(*wish, output),
         Command::Job(command) => job::run(command, output),
         Command::Changefeed(command) => changefeed::run(*command, output),
+        Command::Migrate(wish) => migrate::run(&wish, output),
         Command::Export(wish) => export::export(wish, output),
         Command::Import(wish) => export::import(wish, output),
         Command::Plan(wish) => apply::plan(wish, output),
         Command::Apply(wish) => apply::apply(wish, output),
         Command::Check(command) => apply::check(&command, output),
-        Command::Token(command) => token::run(command, output),
+        Command::Token(command) => token::run(&command, output),
         Command::Auth(command) => token::auth(&command, output),
         Command::Context(command) => context::run(command, output),
         Command::Completions(wish) => manual::completions(&wish),
@@ -297,11 +307,16 @@ fn secret_file(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(of)
 }
 
+/// Makes a file that is for this user only.
+fn private_file(path: &Path) -> anyhow::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.with_context(|| format!("cannot write {}", path.display()))
+}
+
 fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = private_file(path)?;
     file.write_all(bytes)?;
     Ok(file.sync_all()?)
 }

@@ -47,12 +47,12 @@ pub(super) fn mongodb(
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+pub(super) fn read(file: &Path) -> anyhow::Result<String> {
     let bytes = super::secret_file(file)?;
     checked(String::from_utf8_lossy(&bytes).trim())
 }
 
-fn checked(url: &str) -> anyhow::Result<String> {
+pub(super) fn checked(url: &str) -> anyhow::Result<String> {
     if url.starts_with("mongodb://") || url.starts_with("mongodb+srv://") {
         return Ok(url.to_owned());
     }
@@ -61,6 +61,13 @@ fn checked(url: &str) -> anyhow::Result<String> {
     let hint = "write it as mongodb://HOST:PORT/DATABASE?replicaSet=NAME; a directory of this \
                 machine is named with --data";
     Err(Failure::usage(what).hint(hint).into())
+}
+
+/// What to call it: its hosts and database, without who logs in.
+pub(super) fn shown(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    format!("mongodb://{}", rest.split_once('?').map_or(rest, |(place, _)| place))
 }
 
 /// Opens the store. Its messages have no passwords in them.

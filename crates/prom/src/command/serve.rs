@@ -13,6 +13,7 @@ use promethean_gateway::access::{
 use promethean_gateway::{Access, KeySource, Rates, Settings, TlsFiles, Waived};
 
 use super::Status;
+use super::credentials::EVERYTHING;
 use super::place::{self, StoreFlags};
 use super::server::{self, Hosting, OnStorageError, Reload, Time};
 use crate::failure::Failure;
@@ -106,7 +107,12 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
     let data = serve.data.clone().unwrap_or_else(|| PathBuf::from("data"));
     super::private_directory(&data)?;
     let tokens = serve.tokens.clone().unwrap_or_else(|| data.join("tokens.json"));
-    let mut settings = settings(&serve, (&data, &tokens), output)?;
+    // Tokens of hubs that share a store are in it; those of a server alone are in its file.
+    let is_shared = mongodb.is_some();
+    let is_open = serve.insecure_no_auth || serve.is_open;
+    let has_others = serve.tokens.is_some() || serve.jwt_issuer.is_some();
+    let makes_first = is_shared && !is_open && !has_others;
+    let mut settings = settings(&serve, (&data, &tokens, is_shared), output)?;
     if let Some(manifest) = &manifest {
         super::server::complete(&mut settings, manifest);
     }
@@ -121,7 +127,7 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
         // What is kept in memory leaves nothing behind but who may come in.
         data: Some(data).filter(|_| !in_memory || mongodb.is_some()),
         mongodb,
-        reload: Reload { jwks: serve.jwks.clone(), tokens: Some(tokens) },
+        reload: Reload { jwks: serve.jwks.clone(), tokens: Some(tokens), makes_first },
         demo: false,
         options: super::server::options(manifest.as_ref(), declared),
         banner: Box::new(|_| concat!("Promethean ", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -175,13 +181,13 @@ impl Serve {
 
 fn settings(
     serve: &Serve,
-    (data, tokens): (&Path, &Path),
+    (data, tokens, is_shared): (&Path, &Path, bool),
     output: &Output,
 ) -> anyhow::Result<Settings> {
     let access = if serve.insecure_no_auth || serve.is_open {
         Access::Anonymous
     } else {
-        Access::Required(Box::new(authenticator(serve, (data, tokens), output)?))
+        Access::Required(Box::new(authenticator(serve, (data, tokens, is_shared), output)?))
     };
     let mut settings = Settings::local(access);
     if !serve.listen.is_empty() {
@@ -206,10 +212,10 @@ fn settings(
 
 fn authenticator(
     serve: &Serve,
-    (data, file): (&Path, &Path),
+    (data, file, is_shared): (&Path, &Path, bool),
     output: &Output,
 ) -> anyhow::Result<Authenticator> {
-    if serve.tokens.is_none() && serve.jwt_issuer.is_none() && !file.exists() {
+    if !is_shared && serve.tokens.is_none() && serve.jwt_issuer.is_none() && !file.exists() {
         first_token(data, file, output)?;
     }
     Ok(Authenticator::new(server::read_tokens(file)?, jwt(serve)?, rules(&serve.rules)?))
@@ -267,7 +273,7 @@ fn jwt(serve: &Serve) -> anyhow::Result<Option<JwtVerifier>> {
 /// A server that nobody could use would be no safer: the first start leaves one token, in a file
 /// that only its user can read.
 fn first_token(data: &Path, file: &Path, output: &Output) -> anyhow::Result<()> {
-    let scopes = ["admin:**", "publish:**", "subscribe:**"].map(str::to_owned).to_vec();
+    let scopes = EVERYTHING.map(str::to_owned).to_vec();
     let minted = MintedToken::mint("admin", scopes)?;
     super::write_private(file, &serde_json::to_vec_pretty(&[&minted.stored])?)?;
     let secret = data.join("admin.token");

@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use promethean::jobs::{JOB_LEASE, Jobs};
 use promethean::memory::MemoryStore;
 use promethean::projection::view_store::ViewStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
 use promethean_gateway::quota::Rate;
-use promethean_gateway::{Rates, Server, ServerHandle, Settings, StartError};
+use promethean_gateway::{Rates, Server, ServerHandle, Settings, StartError, TokenStore};
+use tokio::task::JoinHandle;
 
+use super::credentials::Credentials;
 use super::{Status, apply};
 use crate::demo::Demo;
 use crate::failure::Failure;
@@ -78,6 +81,8 @@ pub(super) struct Reload {
     pub(super) jwks: Option<PathBuf>,
     /// Static tokens.
     pub(super) tokens: Option<PathBuf>,
+    /// Whether the store that hubs share is to have a first one.
+    pub(super) makes_first: bool,
 }
 
 /// The manifest that was named, or that of this directory; one with errors is refused.
@@ -182,9 +187,11 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
                 hosting.options.clone(),
             ),
         };
-        let opened = workshop(&hosting, &bus, views).await;
-        let served = match opened {
-            Ok(workshop) => serve(output, hosting, &bus, workshop).await,
+        let served = match super::moved::refuse(&**bus.store()).await {
+            Ok(()) => match workshop(&hosting, &bus, views).await {
+                Ok(workshop) => serve(output, hosting, &bus, workshop).await,
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         };
         bus.close().await;
@@ -210,7 +217,7 @@ async fn workshop(
     if hosting.demo {
         workshop.start_demo().await?;
     }
-    // Where there are several hubs, another one may be at them: they are resumed by name.
+    // Where there are several hubs, another one may be at them: silent ones are taken over.
     if bus.store().claims().is_none() {
         workshop.resume_jobs().await?;
     }
@@ -225,6 +232,9 @@ async fn serve(
 ) -> anyhow::Result<Status> {
     let is_secure = hosting.settings.tls.is_some();
     hosting.settings.shelf = workshop.shelf();
+    let shelf_jobs = hosting.settings.shelf.jobs.clone();
+    let said = hosting.manifest.as_ref().and_then(|found| found.document.store.hub_lease);
+    let job_lease = said.map_or(JOB_LEASE, |lease| Duration::from_millis(lease.0) * 3);
     let workshop: shelf::Shared = Arc::new(tokio::sync::Mutex::new(workshop));
     let server = match Server::bind(bus.clone(), hosting.settings).await {
         Ok(server) => server,
@@ -239,6 +249,9 @@ async fn serve(
         Err(error) => return Err(error.into()),
     };
     let addresses = server.addresses();
+    let reload = (&mut hosting.reload, hosting.data.as_deref());
+    let tokens = follow_tokens(output, reload, bus, server.handle()).await?;
+    let (credentials, following) = tokens.unzip();
     let note = match (&hosting.data, addresses.first()) {
         (Some(data), Some(address)) => Some(announce(data, *address, is_secure)?),
         _ => None,
@@ -255,14 +268,20 @@ async fn serve(
             output.progress(&format!("listening on {address}"));
         }
     }
-    let signals = tokio::spawn(signals(server.handle(), hosting.reload, hosting.time));
+    let reload = (hosting.reload, credentials);
+    let signals = tokio::spawn(signals(server.handle(), reload, hosting.time));
     let watched = hosting.manifest.as_ref().filter(|_| hosting.watch);
     let ended = tokio::select! {
         () = server.run() => Ok(Status::Done),
         never = watch(output, watched, bus, &workshop) => match never {},
         failure = failed(bus), if hosting.on_storage_error == OnStorageError::Exit => Err(failure),
+        moved = super::moved::wait(bus) => Err(moved),
+        never = attend_jobs(shelf_jobs.as_ref(), job_lease) => match never {},
     };
     signals.abort();
+    if let Some(following) = following {
+        following.abort();
+    }
     feeding.stop().await;
     if let Some(demo) = demo {
         demo.stop().await;
@@ -273,6 +292,32 @@ async fn serve(
     drop(note);
     output.progress("stopped");
     ended
+}
+
+/// Lets the server have its static tokens, now and whenever they have changed.
+async fn follow_tokens(
+    output: &Output,
+    reload: (&mut Reload, Option<&Path>),
+    bus: &Bus,
+    handle: ServerHandle,
+) -> anyhow::Result<Option<(Credentials, JoinHandle<()>)>> {
+    let (reload, data) = reload;
+    let Some(file) = reload.tokens.take() else { return Ok(None) };
+    let shared = bus.store().claims().is_some().then(|| TokenStore::new(Arc::clone(bus.store())));
+    let credentials = Credentials::new(file, shared);
+    if let (Some(data), true) = (data, reload.makes_first) {
+        credentials.begin(data, output).await?;
+    }
+    let following = credentials.clone().start(handle).await?;
+    Ok(Some((credentials, following)))
+}
+
+/// Goes on with jobs of hubs that are gone.
+async fn attend_jobs(jobs: Option<&Jobs>, lease: Duration) -> Infallible {
+    match jobs {
+        Some(jobs) => jobs.attend(lease).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until nothing can be written any more, and a little longer: those who wrote hear of it.
@@ -302,7 +347,7 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A manifest and the tokens are looked at so often.
+/// A manifest is looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows a manifest whenever its file has changed. A broken one changes nothing.
@@ -374,15 +419,16 @@ fn open(data: &Path) -> anyhow::Result<Arc<EmbeddedStore>> {
     }
 }
 
-/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates and keys again. Tokens are read
-/// whenever their file has changed.
-async fn signals(handle: ServerHandle, reload: Reload, time: Time) -> anyhow::Result<()> {
+/// SIGTERM and SIGINT stop the server, SIGHUP reads certificates, keys and tokens again.
+async fn signals(
+    handle: ServerHandle,
+    (reload, credentials): (Reload, Option<Credentials>),
+    time: Time,
+) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut ticks = tokio::time::interval(LOOK);
-    let mut seen = reload.tokens.as_deref().and_then(modified);
     loop {
         tokio::select! {
             _ = terminate.recv() => stop(&handle, time),
@@ -394,31 +440,17 @@ async fn signals(handle: ServerHandle, reload: Reload, time: Time) -> anyhow::Re
                 if let Some(Err(error)) = reload.jwks.as_ref().map(|file| install(&handle, file)) {
                     kept("keys", &error);
                 }
-                install_tokens(&handle, &reload);
-            }
-            // Nobody has to say that a token was made or revoked: it is to hold soon.
-            _ = ticks.tick() => {
-                let now = reload.tokens.as_deref().and_then(modified);
-                if now != seen {
-                    seen = now;
-                    install_tokens(&handle, &reload);
+                if let Some(credentials) = &credentials {
+                    credentials.ring();
                 }
             }
         }
     }
 }
 
-fn kept(what: &str, error: &anyhow::Error) {
+pub(super) fn kept(what: &str, error: &anyhow::Error) {
     // There is nowhere else to say it.
     let _ = writeln!(std::io::stderr(), "warning: the old {what} stay: {error:#}");
-}
-
-fn install_tokens(handle: &ServerHandle, reload: &Reload) {
-    match reload.tokens.as_ref().map(|file| read_tokens(file)) {
-        Some(Ok(tokens)) => handle.install_tokens(tokens),
-        Some(Err(error)) => kept("tokens", &error),
-        None => {}
-    }
 }
 
 fn stop(handle: &ServerHandle, time: Time) {

@@ -1,7 +1,7 @@
 //! `prom token` and `prom auth explain`: who may do what.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,6 +11,7 @@ use promethean_gateway::access::{Action, MintedToken, Policy, Resource, StoredTo
 use serde::Serialize;
 
 use super::Status;
+use super::kept_tokens::{Keeping, Kept, KeptAnywhere, Told};
 use crate::consent::{Consent, Harm};
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -27,23 +28,14 @@ pub(crate) enum TokenCommand {
     Revoke(Revoke),
 }
 
-/// Where tokens are kept.
-#[derive(Debug, Args)]
-struct Kept {
-    /// Data directory of the server.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "PROM_DATA_DIR")]
-    data: PathBuf,
-    /// File of the tokens [default: tokens.json in the data directory].
-    #[arg(long, value_name = "FILE")]
-    tokens: Option<PathBuf>,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   prom token mint shop --scope 'publish:orders.*' --scope 'subscribe:orders.**@shop' --ttl 90d
   prom token mint ops --scope 'admin:ops.read' -o ops.token
+  prom token mint shop --scope 'publish:orders.*' --url http://hub:7766 --token-file admin.token
 
-A running server reads them within a second.")]
+A running server reads them within a second. Servers that share a MongoDB have their tokens there
+(--store, or --url of any of them): made once, good at all of them.")]
 pub(crate) struct Mint {
     /// Who it is for.
     subject: String,
@@ -58,13 +50,13 @@ pub(crate) struct Mint {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    kept: Kept,
+    kept: KeptAnywhere,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    kept: Kept,
+    kept: KeptAnywhere,
 }
 
 #[derive(Debug, Args)]
@@ -74,7 +66,7 @@ pub(crate) struct Revoke {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
-    kept: Kept,
+    kept: KeptAnywhere,
 }
 
 /// Ask who may do what, and why.
@@ -142,36 +134,6 @@ impl Asked {
     }
 }
 
-impl Kept {
-    fn path(&self) -> PathBuf {
-        self.tokens.clone().unwrap_or_else(|| self.data.join("tokens.json"))
-    }
-
-    fn read(&self) -> anyhow::Result<Vec<StoredToken>> {
-        let path = self.path();
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = super::secret_file(&path)?;
-        serde_json::from_slice(&text)
-            .with_context(|| format!("{} is not a list of tokens", path.display()))
-    }
-
-    /// Written beside and moved, so that a server never reads half of it.
-    fn write(&self, tokens: &[StoredToken]) -> anyhow::Result<()> {
-        TokenTable::new(tokens.iter().cloned())?;
-        let path = self.path();
-        let folder = path.parent().unwrap_or(Path::new(""));
-        super::private_directory(folder)?;
-        let beside = path.with_extension("new");
-        if beside.exists() {
-            fs::remove_file(&beside)?;
-        }
-        super::write_private(&beside, &serde_json::to_vec_pretty(tokens)?)?;
-        fs::rename(&beside, &path).with_context(|| format!("cannot write {}", path.display()))
-    }
-}
-
 #[derive(Debug, Serialize)]
 struct Shown {
     id: String,
@@ -183,7 +145,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(token: &StoredToken) -> Self {
+    fn of(token: &Told) -> Self {
         let now = clock::timestamp().millis();
         Self {
             id: token.id.clone(),
@@ -195,16 +157,28 @@ impl Shown {
     }
 }
 
-pub(crate) fn run(command: TokenCommand, output: &Output) -> anyhow::Result<Status> {
-    match command {
-        TokenCommand::Mint(wish) => mint(&wish, output),
-        TokenCommand::Ls(list) => {
-            let tokens: Vec<Shown> = list.kept.read()?.iter().map(Shown::of).collect();
-            output.list("tokens", &tokens, table)?;
-            Ok(Status::Done)
-        }
-        TokenCommand::Revoke(wish) => revoke(&wish, output),
-    }
+pub(crate) fn run(command: &TokenCommand, output: &Output) -> anyhow::Result<Status> {
+    let kept = match command {
+        TokenCommand::Mint(wish) => &wish.kept,
+        TokenCommand::Ls(wish) => &wish.kept,
+        TokenCommand::Revoke(wish) => &wish.kept,
+    };
+    super::block_on(async {
+        let keeping = kept.open().await?;
+        let done = match command {
+            TokenCommand::Mint(wish) => mint(wish, &keeping, output).await,
+            TokenCommand::Ls(_) => list(&keeping, output).await,
+            TokenCommand::Revoke(wish) => revoke(wish, &keeping, output).await,
+        };
+        keeping.close().await;
+        done
+    })
+}
+
+async fn list(keeping: &Keeping, output: &Output) -> anyhow::Result<Status> {
+    let tokens: Vec<Shown> = keeping.list().await?.iter().map(Shown::of).collect();
+    output.list("tokens", &tokens, table)?;
+    Ok(Status::Done)
 }
 
 fn table(tokens: &[Shown]) -> String {
@@ -232,7 +206,7 @@ struct Minted<'a> {
     secret: Option<&'a str>,
 }
 
-fn mint(wish: &Mint, output: &Output) -> anyhow::Result<Status> {
+async fn mint(wish: &Mint, keeping: &Keeping, output: &Output) -> anyhow::Result<Status> {
     let policy = Policy::of_scopes(wish.scope.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if policy.is_empty() {
@@ -242,39 +216,57 @@ fn mint(wish: &Mint, output: &Output) -> anyhow::Result<Status> {
     }
     let mut minted = MintedToken::mint(&wish.subject, wish.scope.clone())?;
     let now = clock::timestamp();
-    let ends = |ttl: Duration| now.plus_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-    minted.stored.expires_at_ms = wish.ttl.map(|ttl| ends(ttl).millis());
-    let mut tokens = wish.kept.read()?;
-    tokens.push(minted.stored.clone());
+    let ttl_ms = wish.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    minted.stored.expires_at_ms = ttl_ms.map(|ttl| now.plus_millis(ttl).millis());
     // First of all: a token whose secret nobody got would be of no use.
-    if let Some(file) = &wish.output {
-        super::write_private(file, minted.secret.as_bytes())
+    let place = wish.output.as_deref().map(super::private_file).transpose()?;
+    let kept = keeping.mint(minted, ttl_ms).await;
+    let token = match (kept, &wish.output) {
+        (Ok(token), _) => token,
+        (Err(error), Some(file)) => {
+            // Nothing was written to it.
+            fs::remove_file(file)?;
+            return Err(error);
+        }
+        (Err(error), None) => return Err(error),
+    };
+    let secret = token.secret.as_deref().unwrap_or_default();
+    if let (Some(mut place), Some(file)) = (place, &wish.output) {
+        use std::io::Write;
+        place
+            .write_all(secret.as_bytes())
+            .and_then(|()| place.sync_all())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    wish.kept.write(&tokens)?;
-    let secret = wish.output.is_none().then_some(minted.secret.as_str());
-    let shown = Minted { token: Shown::of(&minted.stored), secret };
+    let shown =
+        Minted { token: Shown::of(&token), secret: wish.output.is_none().then_some(secret) };
     output.record(&shown, |shown| match (shown.secret, &wish.output) {
         (Some(secret), _) => secret.to_owned(),
         (None, file) => file.as_ref().map_or(String::new(), |file| file.display().to_string()),
     })?;
     output.progress(&format!(
-        "token {} for {}; its secret is not kept. A running server reads it within a second",
-        minted.stored.id, wish.subject
+        "token {} for {}; its secret is not kept. {} reads it within a second",
+        token.id,
+        wish.subject,
+        sentence(keeping.heard())
     ));
     Ok(Status::Done)
 }
 
-fn revoke(wish: &Revoke, output: &Output) -> anyhow::Result<Status> {
-    let mut tokens = wish.kept.read()?;
-    let found = tokens.iter().position(|token| token.id == wish.id);
-    let Some(found) = found else {
+/// As a sentence begins.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+async fn revoke(wish: &Revoke, keeping: &Keeping, output: &Output) -> anyhow::Result<Status> {
+    let tokens = keeping.list().await?;
+    let Some(token) = tokens.iter().find(|token| token.id == wish.id) else {
         let what = format!("there is no token {}", wish.id);
         return Err(Failure::new(Status::NotFound, what)
             .hint("list them with: prom token ls")
             .into());
     };
-    let token = tokens.remove(found);
     output.progress(&format!(
         "Plan: revoke token {} of {}, which allows {}",
         token.id,
@@ -284,11 +276,13 @@ fn revoke(wish: &Revoke, output: &Output) -> anyhow::Result<Status> {
     if !wish.consent.given(Harm::Moderate, output)? {
         return Ok(Status::Done);
     }
-    wish.kept.write(&tokens)?;
+    keeping.revoke(&token.id).await?;
     output
         .record(&serde_json::json!({ "revoked": token.id }), |_| format!("revoked {}", token.id))?;
-    output
-        .progress("a running server forgets it within a second, and closes who is connected by it");
+    output.progress(&format!(
+        "{} forgets it within a second, and closes who is connected by it",
+        keeping.heard()
+    ));
     Ok(Status::Done)
 }
 
@@ -318,7 +312,7 @@ fn scopes_of(explain: &Explain) -> anyhow::Result<Vec<String>> {
     if !explain.scope.is_empty() {
         return Ok(explain.scope.clone());
     }
-    let tokens = explain.kept.read()?;
+    let tokens = super::block_on(explain.kept.read())?;
     let found = match (&explain.token_file, &explain.subject) {
         (Some(file), _) => {
             let secret = fs::read_to_string(file)
@@ -340,7 +334,7 @@ fn scopes_of(explain: &Explain) -> anyhow::Result<Vec<String>> {
         let what = format!("{} has no such token", explain.kept.path().display());
         Failure::new(Status::NotFound, what).hint("list them with: prom token ls")
     })?;
-    if Shown::of(token).expired {
+    if Shown::of(&token.clone().into()).expired {
         let what = format!("token {} of {} has ended", token.id, token.subject);
         return Err(Failure::new(Status::Denied, what)
             .hint("make a new one: prom token mint")

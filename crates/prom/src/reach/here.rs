@@ -78,6 +78,7 @@ impl Here {
                 return Err(error.context(format!("cannot open {}", directory.display())));
             }
         };
+        crate::command::moved::refuse(&**bus.store()).await?;
         let indoor = Indoor::new(bus).await;
         Ok(Self { directory: directory.to_owned(), indoor, workshop: None })
     }

@@ -69,6 +69,11 @@ impl At {
         Self { url: Some(url.to_owned()), data: None, token_file: None, context: None, timeout }
     }
 
+    /// The same with another token.
+    pub(crate) fn with_token_file(self, token_file: Option<PathBuf>) -> Self {
+        Self { token_file, ..self }
+    }
+
     pub(crate) async fn open(&self, missing: Missing) -> anyhow::Result<Reach> {
         if let Some(data) = &self.data {
             return Ok(Reach::Here(Box::new(Here::open(data, missing).await?)));

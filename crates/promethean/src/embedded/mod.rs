@@ -34,6 +34,8 @@ mod checkpoint;
 
 mod growth;
 
+mod restore;
+
 mod open;
 
 use std::fmt;
@@ -46,8 +48,8 @@ use promethean_log::{Disk, Log};
 
 use crate::store::{
     Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
-    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
-    TopicDefinition, TopicId, TopicTable, is_reserved,
+    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, Restore, SaveError, Store,
+    Stored, TopicDefinition, TopicId, TopicTable, is_reserved,
 };
 
 use journal::Journal;
@@ -274,6 +276,10 @@ impl Store for EmbeddedStore {
             readers.forget();
             cleaned.map(drop).map_err(Into::into)
         }))
+    }
+
+    fn restoring(&self) -> Option<&dyn Restore> {
+        Some(self)
     }
 
     fn failure(&self) -> Option<String> {

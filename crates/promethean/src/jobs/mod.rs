@@ -11,8 +11,11 @@ mod record;
 
 mod runner;
 
+mod attendance;
+
 mod plan;
 
+pub use attendance::JOB_LEASE;
 pub use plan::{PlannedEvent, ReplayPlan};
 pub use record::{JobRecord, JobState, Refused, ReplayCursor};
 pub use runner::{JobError, Jobs};

@@ -96,6 +96,18 @@ pub struct JobRecord {
     /// The first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refused>,
+    /// How often another hub went on with it because the one that did it was silent.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub taken_over: u32,
+    /// The version of its entry when it was read or written last: who does it writes on condition of
+    /// that, so that of two hubs one stops.
+    #[serde(skip)]
+    pub(super) version: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl JobRecord {

@@ -9,7 +9,7 @@ use super::record::{JobRecord, JobState, Refused, ReplayCursor};
 use super::spec::{CompileFilter, Compiled, ReplaySpec, SpecError};
 use crate::bus::Bus;
 use crate::error::PublishError;
-use crate::store::{Lane, PageLimit, Put, Read, ReadError, SaveError, Stored, TopicId};
+use crate::store::{Entry, Lane, PageLimit, Put, Read, ReadError, SaveError, Stored, TopicId};
 
 /// Where jobs are kept.
 const SPACE: &str = "jobs";
@@ -31,6 +31,9 @@ pub enum JobError {
     /// The job is over.
     #[error("the job is {0} already")]
     Over(&'static str),
+    /// Another hub has changed it meanwhile.
+    #[error("another hub has the job")]
+    Elsewhere,
     /// Its record cannot be written.
     #[error("the job's record cannot be written: {0}")]
     Malformed(String),
@@ -107,7 +110,7 @@ impl Jobs {
         let cursors = self.cursors(&spec).await?;
         self.compiled(spec.clone())?;
         let now = self.inner.bus.inner.groups.site().clock.now().millis();
-        let job = JobRecord {
+        let mut job = JobRecord {
             id: EventId::generate(),
             replay: spec,
             state: JobState::Running,
@@ -120,8 +123,10 @@ impl Jobs {
             duplicates: 0,
             refused: 0,
             refusals: Vec::new(),
+            taken_over: 0,
+            version: 0,
         };
-        self.keep(&job).await?;
+        self.keep(&mut job).await?;
         self.tidy().await?;
         self.run(job.clone())?;
         Ok(job)
@@ -157,8 +162,11 @@ impl Jobs {
     /// All jobs, newest first.
     pub async fn list(&self) -> Result<Vec<JobRecord>, JobError> {
         let entries = self.inner.bus.store().entries(SPACE).await?;
-        let mut jobs: Vec<JobRecord> =
-            entries.iter().filter_map(|entry| entry.value.decode().ok()).collect();
+        let job = |entry: &Entry| {
+            let job: JobRecord = entry.value.decode().ok()?;
+            Some(JobRecord { version: entry.version, ..job })
+        };
+        let mut jobs: Vec<JobRecord> = entries.iter().filter_map(job).collect();
         jobs.sort_by_key(|job| std::cmp::Reverse((job.started_at, job.id)));
         Ok(jobs)
     }
@@ -185,7 +193,7 @@ impl Jobs {
         over(&job.state)?;
         if self.sender(id).is_none() {
             (job.state, job.error) = (JobState::Running, None);
-            self.keep(&job).await?;
+            self.keep(&mut job).await?;
             self.run(job.clone())?;
         }
         Ok(job)
@@ -214,20 +222,41 @@ impl Jobs {
             sender.send_replace(wanted);
             sender.closed().await;
         }
-        let mut job = self.get(id).await?;
-        if job.state != state {
+        loop {
+            let mut job = self.get(id).await?;
+            if job.state == state {
+                return Ok(job);
+            }
             over(&job.state)?;
-            job.state = state;
-            self.keep(&job).await?;
+            job.state = state.clone();
+            match self.keep(&mut job).await {
+                // The hub that does it was faster; it hears of this when it writes the next time.
+                Err(JobError::Elsewhere) => {}
+                kept => return kept.map(|()| job),
+            }
         }
-        Ok(job)
     }
 
-    async fn keep(&self, job: &JobRecord) -> Result<(), JobError> {
+    /// Keeps a job. Where hubs share the store, on condition that nobody else has changed it since.
+    pub(super) async fn keep(&self, job: &mut JobRecord) -> Result<(), JobError> {
         let key = Key::new(job.id.to_string()).map_err(|_| JobError::Unknown(job.id))?;
         let value = Payload::of(job).map_err(|error| JobError::Malformed(error.to_string()))?;
-        let put = Put { space: SPACE, key, value: Some(value), expect: None };
-        Ok(self.bus().store().put(vec![put]).await?)
+        let is_shared = self.bus().store().claims().is_some();
+        let expect = is_shared.then_some(job.version);
+        let put = Put { space: SPACE, key, value: Some(value), expect };
+        match self.bus().store().put(vec![put]).await {
+            Err(SaveError::Changed { .. }) => return Err(JobError::Elsewhere),
+            other => other?,
+        }
+        if is_shared {
+            let kept = self.get(job.id).await?;
+            job.version = kept.version;
+            // Changed again already: by somebody who takes it over or gives it up.
+            if kept != *job {
+                return Err(JobError::Elsewhere);
+            }
+        }
+        Ok(())
     }
 
     /// Old jobs that are over go.
@@ -243,7 +272,11 @@ impl Jobs {
         Ok(())
     }
 
-    fn run(&self, job: JobRecord) -> Result<(), JobError> {
+    pub(super) fn runs_here(&self, id: EventId) -> bool {
+        self.sender(id).is_some()
+    }
+
+    pub(super) fn run(&self, job: JobRecord) -> Result<(), JobError> {
         let compiled = self.compiled(job.replay.clone())?;
         let (sender, wanted) = watch::channel(Wanted::Run);
         let id = job.id;
@@ -251,11 +284,17 @@ impl Jobs {
         let jobs = self.clone();
         self.bus().inner.runtime.spawn(async move {
             let mut job = job;
-            if let Err(error) = jobs.work(&mut job, &compiled, &wanted).await {
-                tracing::warn!(job = %job.id, %error, "a replay has stopped");
-                (job.state, job.error) = (JobState::Failed, Some(error.to_string()));
-                if let Err(error) = jobs.keep(&job).await {
-                    tracing::warn!(job = %job.id, %error, "its state could not be kept");
+            match jobs.work(&mut job, &compiled, &wanted).await {
+                Ok(()) => {}
+                Err(JobError::Elsewhere) => {
+                    tracing::info!(job = %job.id, "a replay is another hub's, or was given up there");
+                }
+                Err(error) => {
+                    tracing::warn!(job = %job.id, %error, "a replay has stopped");
+                    (job.state, job.error) = (JobState::Failed, Some(error.to_string()));
+                    if let Err(error) = jobs.keep(&mut job).await {
+                        tracing::warn!(job = %job.id, %error, "its state could not be kept");
+                    }
                 }
             }
             let mut running = jobs.inner.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,7 +27,7 @@ pub(super) struct Contents {
     pub(super) recent: Recent,
     pub(super) closed: bool,
     next_topic: u32,
-    last_append: Timestamp,
+    pub(super) last_append: Timestamp,
 }
 
 /// The events of a topic.

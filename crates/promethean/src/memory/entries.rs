@@ -20,6 +20,11 @@ impl Entries {
         known.map(|entries| entries.values().cloned().collect()).unwrap_or_default()
     }
 
+    pub(super) fn spaces(&self) -> Vec<String> {
+        let filled = self.spaces.iter().filter(|(_, entries)| !entries.is_empty());
+        filled.map(|(space, _)| (*space).to_owned()).collect()
+    }
+
     fn version(&self, put: &Put) -> u64 {
         let known = self.spaces.get(put.space).and_then(|entries| entries.get(&put.key));
         known.map_or(0, |entry| entry.version)

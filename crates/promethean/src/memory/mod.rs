@@ -13,6 +13,8 @@ mod entries;
 
 mod cleaning;
 
+mod restore;
+
 mod growth;
 
 use std::fmt;
@@ -26,7 +28,7 @@ use tokio::sync::Notify;
 
 use crate::store::{
     Append, AppendError, Appended, Claims, Entry, GroupRecord, GroupSave, Growth, KeyPage,
-    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, SaveError, Store, Stored,
+    KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError, Restore, SaveError, Store, Stored,
     TopicDefinition, TopicId, TopicTable,
 };
 
@@ -210,6 +212,10 @@ impl Store for MemoryStore {
 
     fn claims(&self) -> Option<&dyn Claims> {
         self.lock().is_shared.then_some(self as &dyn Claims)
+    }
+
+    fn restoring(&self) -> Option<&dyn Restore> {
+        Some(self)
     }
 
     fn failure(&self) -> Option<String> {

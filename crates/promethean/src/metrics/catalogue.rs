@@ -68,6 +68,7 @@ impl Description {
 const NONE: &[&str] = &[];
 const TOPIC: &[&str] = &["topic"];
 const GROUP: &[&str] = &["group"];
+const FEED: &[&str] = &["feed"];
 const PAIR: &[&str] = &["topic", "group"];
 
 const fn counter(name: &'static str, labels: &'static [&'static str]) -> Description {
@@ -135,6 +136,12 @@ pub(super) static MEMBERS: Description =
     gauge("group_members", GROUP).help("Members in this process");
 pub(super) static GROUP_FAILED: Description =
     gauge("group_failed", GROUP).help("1 if the group has stopped after a failure, 0 otherwise");
+pub(super) static OPLOG_HEADROOM: Description = gauge("changefeed_oplog_headroom", FEED)
+    .in_unit("seconds")
+    .help("How much further than the feed's place the history of its MongoDB reaches back");
+pub(super) static FEED_STOPPED: Description = gauge("changefeed_stopped", FEED).help(
+    "1 if the feed waits for somebody, because its history is lost or it failed, 0 otherwise",
+);
 pub(super) static STORE_FAILED: Description =
     gauge("store_failed", NONE).help("1 if the store takes no more writes, 0 otherwise");
 pub(super) static SCRAPE_ERRORS: Description = counter("scrape_errors", NONE)
@@ -142,7 +149,7 @@ pub(super) static SCRAPE_ERRORS: Description = counter("scrape_errors", NONE)
 
 /// In the order in which an event meets them.
 #[cfg(test)]
-pub(super) static ALL: [&Description; 23] = [
+pub(super) static ALL: [&Description; 25] = [
     &PUBLISHED,
     &DUPLICATES,
     &PUBLISH_ERRORS,
@@ -164,6 +171,8 @@ pub(super) static ALL: [&Description; 23] = [
     &ACK_HOLES,
     &MEMBERS,
     &GROUP_FAILED,
+    &OPLOG_HEADROOM,
+    &FEED_STOPPED,
     &STORE_FAILED,
     &SCRAPE_ERRORS,
 ];

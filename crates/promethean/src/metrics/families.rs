@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::catalogue::{self, Description, OTHER};
 use super::exposition::{Family, Sample, Value};
-use super::gathering::{Figures, GroupFigures, PairFigures};
+use super::gathering::{FeedFigures, Figures, GroupFigures, PairFigures};
 use super::histogram::Histogram;
 use super::meters::GroupMeters;
 use super::publishing::Counted;
@@ -22,6 +22,12 @@ pub(super) fn of(bus: &BusInner, figures: &Figures) -> Vec<Family> {
         let samples = figures.groups.iter().map(|(group, figures)| Sample {
             labels: vec![group.clone()],
             value: Value::Level(value(figures)),
+        });
+        Family { metric, samples: samples.collect() }
+    };
+    let feed = |metric, value: fn(&FeedFigures) -> Option<Value>| {
+        let samples = figures.feeds.iter().filter_map(|(feed, figures)| {
+            Some(Sample { labels: vec![feed.clone()], value: value(figures)? })
         });
         Family { metric, samples: samples.collect() }
     };
@@ -45,6 +51,8 @@ pub(super) fn of(bus: &BusInner, figures: &Figures) -> Vec<Family> {
         pair(&catalogue::ACK_HOLES, |f| Value::Level(f.holes)),
         group(&catalogue::MEMBERS, |f| f.members),
         group(&catalogue::GROUP_FAILED, |f| u64::from(f.failed)),
+        feed(&catalogue::OPLOG_HEADROOM, |f| f.headroom_seconds.map(|s| Value::Seconds(s as f64))),
+        feed(&catalogue::FEED_STOPPED, |f| Some(Value::Level(u64::from(f.stopped)))),
         single(&catalogue::STORE_FAILED, Value::Level(u64::from(bus.store.failure().is_some()))),
         single(&catalogue::SCRAPE_ERRORS, Value::Count(meters.scrape_errors())),
     ]);

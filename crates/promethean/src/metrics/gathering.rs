@@ -12,6 +12,7 @@ use super::families;
 use super::meters::Meters;
 use super::pairs::Series;
 use crate::bus::BusInner;
+use crate::changefeed::{Feeds, Phase, Status};
 use crate::dispatch::{ActiveGroup, LaneStanding};
 use crate::store::{Lane, PageLimit, Read, ReadError, TopicTable};
 
@@ -37,11 +38,19 @@ pub(super) struct GroupFigures {
     pub(super) failed: bool,
 }
 
+/// What is shown for a changefeed.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct FeedFigures {
+    pub(super) headroom_seconds: Option<u64>,
+    pub(super) stopped: bool,
+}
+
 /// What a scrape puts together.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) pairs: BTreeMap<PairLabel, PairFigures>,
     pub(super) groups: BTreeMap<String, GroupFigures>,
+    pub(super) feeds: BTreeMap<String, FeedFigures>,
 }
 
 impl BusInner {
@@ -70,7 +79,29 @@ impl BusInner {
             self.add_idle(name, &mut figures).await;
         }
         figures.add_others(meters);
+        self.add_feeds(&mut figures).await;
         families::of(self, &figures)
+    }
+
+    /// Changefeeds, whoever runs them: their records are in the store.
+    async fn add_feeds(&self, figures: &mut Figures) {
+        let feeds = match Feeds::new(&self.store).list().await {
+            Ok(feeds) => feeds,
+            Err(error) => {
+                tracing::debug!(%error, "changefeeds could not be listed for a scrape");
+                return self.groups.site().meters.scrape_failed();
+            }
+        };
+        for feed in feeds {
+            let stopped = |status: &Status| {
+                matches!(status.phase, Phase::Lost { .. } | Phase::Stopped { .. })
+            };
+            let shown = FeedFigures {
+                headroom_seconds: feed.status.as_ref().and_then(|s| s.oplog_headroom_seconds),
+                stopped: feed.status.as_ref().is_some_and(stopped),
+            };
+            figures.feeds.insert(feed.name, shown);
+        }
     }
 
     /// A group that is at work.

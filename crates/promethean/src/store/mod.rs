@@ -18,6 +18,8 @@ mod topics;
 
 mod claims;
 
+mod restore;
+
 mod error;
 
 pub(crate) mod limits;
@@ -39,6 +41,7 @@ pub use record::{
     Append, Appended, Entry, Expectation, Gap, GroupRecord, GroupSave, Growth, KeyPage, KeyQuery,
     LaneBounds, Page, PageLimit, Put, Read, Receipt, Stored,
 };
+pub use restore::{Restore, unplaced};
 pub use topics::{Lane, TopicEntry, TopicId, TopicTable};
 
 /// Where events and the state of groups are kept.
@@ -132,6 +135,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// How the hubs that use this store share out lanes. `None` if nobody else can use it: then
     /// every lane is the caller's.
     fn claims(&self) -> Option<&dyn Claims> {
+        None
+    }
+
+    /// How it takes up what another store has kept. `None` if it cannot.
+    fn restoring(&self) -> Option<&dyn Restore> {
         None
     }
 

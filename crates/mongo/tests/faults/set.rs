@@ -1,0 +1,81 @@
+//! Replica sets that fail on demand: `scripts/mongod`, told by lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::doc;
+use promethean::{Bus, BusOptions};
+use promethean_mongo::{MongoOptions, MongoStore};
+
+/// How often everything is gone through.
+pub(super) fn rounds() -> u64 {
+    std::env::var("PROM_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// A replica set of its own, which takes orders.
+pub(super) struct Set {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    pub(super) url: String,
+}
+
+impl Set {
+    pub(super) fn start(arguments: &[&str]) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mongod");
+        let mut command = Command::new(script);
+        command.args(arguments).arg("--in-memory");
+        if std::env::var_os("PROM_FAULT_ROUNDS").is_none() {
+            command.args(["--election-ms", "2000"]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let orders = child.stdin.take();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        let mut url = String::new();
+        answers.read_line(&mut url).unwrap();
+        assert!(url.starts_with("mongodb://"), "no replica set: {url}");
+        Self { child, orders, answers, url: url.trim().to_owned() }
+    }
+
+    pub(super) fn order(&mut self, order: &str) -> String {
+        writeln!(self.orders.as_mut().unwrap(), "{order}").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+
+    /// The number of the primary; there may be none for a while.
+    pub(super) async fn primary(&mut self) -> usize {
+        loop {
+            if let Ok(number) = self.order("primary").parse() {
+                return number;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    pub(super) async fn bus(&self) -> Bus {
+        let url = self.url.replacen("/?", "/faults?", 1);
+        let store = MongoStore::open(&url, MongoOptions::default()).await.unwrap();
+        Bus::with_store(Arc::new(store), BusOptions::default())
+    }
+
+    pub(super) async fn step_down(&self) {
+        let client = Client::with_uri_str(&self.url).await.unwrap();
+        let command = doc! { "replSetStepDown": 10, "force": true };
+        // The connection may be cut before the answer.
+        let _ = client.database("admin").run_command(command).await;
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        // The end of its input ends it, with its members.
+        drop(self.orders.take());
+        let _ = self.child.wait();
+    }
+}
