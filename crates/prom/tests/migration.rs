@@ -169,7 +169,7 @@ fn a_move_that_is_killed_goes_on_when_it_is_run_again() {
         let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_prom"));
         let child = child.args(arguments).stdout(std::process::Stdio::piped());
         let mut child = child.stderr(std::process::Stdio::null()).spawn().unwrap();
-        runtime.block_on(tokio::time::sleep(patience));
+        runtime.block_on(async { tokio::time::sleep(patience).await });
         if child.try_wait().unwrap().is_none() && kills < 8 {
             child.kill().unwrap();
             kills += 1;
