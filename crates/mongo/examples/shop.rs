@@ -40,7 +40,9 @@ async fn main() -> Outcome {
     })?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
-        [work, name, folder] if work == "work" => worker(&url, name, Path::new(folder)).await,
+        [work, name, folder] if work == "work" => {
+            Box::pin(worker(&url, name, Path::new(folder))).await
+        }
         _ => shop(&url).await,
     }
 }
@@ -95,7 +97,7 @@ async fn shop(url: &str) -> Outcome {
 async fn write(database: &Database, outbox: &MongoOutbox, number: u64) -> Outcome {
     let processes = database.collection::<Document>("processes");
     processes.insert_one(doc! { "_id": number as i32, "host": "dev" }).await?;
-    if number % 10 == 0 {
+    if number.is_multiple_of(10) {
         processes.delete_one(doc! { "_id": number as i32 }).await?;
     }
     let customer = format!("customer-{}", number % CUSTOMERS);
@@ -142,7 +144,7 @@ async fn worker(url: &str, name: &str, folder: &Path) -> Outcome {
                 let process: serde_json::Value = event.payload.decode()?;
                 let change = doc! { "$set": {
                     "gone": event.payload.is_tombstone(),
-                    "process": process["_id"].to_string(),
+                    "process": process.get("_id").map(ToString::to_string),
                 } };
                 let known = doc! { "_id": key };
                 seen.update_one(known, change).upsert(true).await?;
@@ -162,9 +164,10 @@ fn spending() -> promethean::projection::TransactionalProjection {
     let projection = Transactional::new("spending").topic("order.placed");
     projection.view(View::new("customers")).apply(|transaction, event| {
         let order: serde_json::Value = event.payload.decode()?;
-        let customer = order["customer"].as_str().unwrap_or_default().to_owned();
+        let customer =
+            order.get("customer").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
         let before: Option<u64> = transaction.read("customers", &customer)?;
-        let amount = order["amount"].as_u64().unwrap_or_default();
+        let amount = order.get("amount").and_then(|amount| amount.as_u64()).unwrap_or_default();
         transaction.put("customers", &customer, &(before.unwrap_or_default() + amount))?;
         Ok(())
     })

@@ -81,13 +81,13 @@ impl Scene {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
 
-    /// Everything is moved; says what it says as JSON.
-    fn migrate(&self, from: &str, to: &str) -> Value {
-        let moved = prom(&["migrate", "--from", from, "--to", to, "--yes", "--json"]);
-        assert_eq!(moved.status.code(), Some(0), "{}", stderr(&moved));
-        serde_json::from_str(&stdout(&moved)).unwrap()
-    }
+/// Everything is moved; gives what it says as JSON.
+fn migrate(from: &str, to: &str) -> Value {
+    let moved = prom(&["migrate", "--from", from, "--to", to, "--yes", "--json"]);
+    assert_eq!(moved.status.code(), Some(0), "{}", stderr(&moved));
+    serde_json::from_str(&stdout(&moved)).unwrap()
 }
 
 /// Refused with this exit code and these words.
@@ -116,12 +116,12 @@ fn a_directory_moves_into_mongodb_and_back() {
     let planned = prom(&["migrate", "--from", text(&a), "--to", &scene.store, "--dry-run"]);
     assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
     assert!(stderr(&planned).contains("up to 300 events"), "{}", stderr(&planned));
-    let moved = scene.migrate(text(&a), &scene.store);
+    let moved = migrate(text(&a), &scene.store);
     assert_eq!(
         (&moved["events"], &moved["groups"], &moved["tokens"]),
         (&300.into(), &1.into(), &1.into())
     );
-    assert_eq!(scene.migrate(text(&a), &scene.store)["state"], "moved", "again: nothing to do");
+    assert_eq!(migrate(text(&a), &scene.store)["state"], "moved", "again: nothing to do");
     refused(&["serve", "--data", text(&a), "--listen", "127.0.0.1:0"], 6, "was moved");
     refused(&["pub", "orders.placed", "1", "--data", text(&a)], 6, "was moved");
 
@@ -135,7 +135,7 @@ fn a_directory_moves_into_mongodb_and_back() {
     let at_hub = seen(&server, &scene.token);
     assert_eq!(server.stop(), Some(0));
 
-    let back = scene.migrate(&scene.store, text(&b));
+    let back = migrate(&scene.store, text(&b));
     assert_eq!((&back["events"], &back["tokens"]), (&300.into(), &1.into()));
     assert_eq!(back["hash"], moved["hash"], "the same content on the way back");
     refused(&["serve", "--store", &scene.store, "--data", text(&hub)], 6, "was moved");
@@ -169,7 +169,7 @@ fn a_move_that_is_killed_goes_on_when_it_is_run_again() {
         let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_prom"));
         let child = child.args(arguments).stdout(std::process::Stdio::piped());
         let mut child = child.stderr(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(patience);
+        runtime.block_on(async { tokio::time::sleep(patience).await });
         if child.try_wait().unwrap().is_none() && kills < 8 {
             child.kill().unwrap();
             kills += 1;

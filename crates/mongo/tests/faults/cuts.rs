@@ -3,8 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use promethean::store::TopicDefinition;
@@ -21,11 +20,33 @@ use crate::hubs::history::{History, Seen};
 use crate::hubs::until;
 use crate::replica_set::{database, drop_database, url};
 
+/// A gate that those who carry bytes wait at.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn shut(&self) {
+        *self.is_shut.lock().unwrap() = true;
+    }
+
+    fn open(&self) {
+        *self.is_shut.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.opened.wait_while(self.is_shut.lock().unwrap(), |is_shut| *is_shut).unwrap());
+    }
+}
+
 /// The way of one hub to MongoDB. While it is cut, bytes are held back and connections are not made: as
 /// if a cable had been pulled.
 struct Way {
     address: SocketAddr,
-    cut: Arc<AtomicBool>,
+    gate: Arc<Gate>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -33,8 +54,8 @@ impl Way {
     fn to(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (cut, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let way = Self { address, cut: Arc::clone(&cut), open: Arc::clone(&open) };
+        let (gate, open) = (Arc::new(Gate::default()), Arc::new(Mutex::new(Vec::new())));
+        let way = Self { address, gate: Arc::clone(&gate), open: Arc::clone(&open) };
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let Ok(far) = TcpStream::connect(&target) else { continue };
@@ -42,8 +63,8 @@ impl Way {
                 open.extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
                 let pairs = [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)];
                 for (from, to) in pairs {
-                    let cut = Arc::clone(&cut);
-                    std::thread::spawn(move || carry(from, to, &cut));
+                    let gate = Arc::clone(&gate);
+                    std::thread::spawn(move || carry(from, to, &gate));
                 }
             }
         });
@@ -51,7 +72,7 @@ impl Way {
     }
 
     fn cut(&self) {
-        self.cut.store(true, Ordering::SeqCst);
+        self.gate.shut();
     }
 
     /// Connections of before are gone, as they are after a long silence.
@@ -60,16 +81,14 @@ impl Way {
             // One that is closed already is as good.
             let _ = stream.shutdown(Shutdown::Both);
         }
-        self.cut.store(false, Ordering::SeqCst);
+        self.gate.open();
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+fn carry(mut from: TcpStream, mut to: TcpStream, gate: &Gate) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        while cut.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        gate.pass();
         if to.write_all(&bytes[..count]).is_err() {
             break;
         }
