@@ -73,9 +73,10 @@ async fn filled() -> Check<Arc<dyn Store>> {
     store.place(vec![(lane, bounds)]).await?;
     group(&*store, orders).await?;
     let cursor = json!({ "topic": "orders.placed", "number": orders.get(), "next": 5, "end": 9 });
+    let reach = json!({ "topic": orders.get(), "target": orders.get(), "next": 12 });
     let kept = [
         ("jobs", "x", json!({ "id": "x", "cursors": [cursor] })),
-        ("snapshots", "orders.placed/0", json!({ "topic": orders.get(), "next": 12 })),
+        ("snapshots", "orders.placed/0", reach),
         ("schemas", "orders.placed", json!({ "versions": [1, 2] })),
         ("requests", "r", json!({})),
     ];
@@ -165,6 +166,11 @@ async fn everything_moves_there_and_back(factory: &dyn StoreFactory) -> Check {
     let jobs = back.entries("jobs").await?;
     let job: Value = jobs.first().ok_or("the job is gone")?.value.decode()?;
     ensure_same!(job.pointer("/cursors/0/number"), Some(&json!(orders.get())), "its topic");
+    let snapshots = back.entries("snapshots").await?;
+    let reach: Value = snapshots.first().ok_or("the snapshot's reach is gone")?.value.decode()?;
+    let named = (reach.get("topic"), reach.get("target"));
+    let number = json!(orders.get());
+    ensure_same!(named, (Some(&number), Some(&number)), "the topics of a snapshot");
     let next = back.append(event("sparse", 1)?.into()).await?;
     let offset = next.receipts.first().map(|receipt| receipt.offset.get());
     ensure_same!(offset, Some(5_000), "what is appended goes behind all that was there");

@@ -40,7 +40,7 @@ pub(super) fn placed(entries: Entries, places: &Places) -> Result<Entries, Migra
     let placed = entries.into_iter().map(|((space, key), value)| {
         let value = match space {
             "jobs" => job(&value, places),
-            "snapshots" => renumbered(&value, &["topic"], places),
+            "snapshots" => renumbered(&value, &["topic", "target"], places),
             _ => Ok(value),
         };
         let malformed = |text| MigrateError::Malformed(format!("entry {key} of `{space}`"), text);
