@@ -158,9 +158,8 @@ async fn hear(
     stream: &mut SplitStream<WebSocket>,
     first: Option<Result<Message, tungstenite::Error>>,
 ) -> ControlFlow<Option<Rejection>> {
-    let mut next = Some(first);
-    for _ in 0..MESSAGES_AT_ONCE {
-        let Some(message) = next else { break };
+    let mut message = first;
+    for heard in 1.. {
         match message {
             None | Some(Ok(Message::Close(_))) => return ControlFlow::Break(None),
             Some(Err(error)) => return ControlFlow::Break(Some(protocol_fault(&error))),
@@ -170,10 +169,14 @@ async fn hear(
                 }
             }
         }
-        if session.publishes.len() >= PIPELINE_MAX {
+        if heard == MESSAGES_AT_ONCE || session.publishes.len() >= PIPELINE_MAX {
             break;
         }
-        next = stream.next().now_or_never();
+        // Only what is also heard may be taken.
+        match stream.next().now_or_never() {
+            Some(next) => message = next,
+            None => break,
+        }
     }
     ControlFlow::Continue(())
 }

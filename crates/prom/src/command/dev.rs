@@ -1,7 +1,7 @@
 //! `prom dev`: a server for one's own machine, open to whoever sits at it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -87,15 +87,8 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         token = Some(secret);
         reload.tokens = Some(file);
     }
-    let storage = match &data {
-        None => (
-            "memory - everything is lost on exit".to_owned(),
-            "keep it: prom dev --data ./prom-data",
-        ),
-        Some(data) => (data.display().to_string(), ""),
-    };
     let described = Described {
-        storage,
+        storage: storage(data.as_deref()),
         auth,
         token,
         manifest: manifest.as_ref().map(Manifest::summary),
@@ -117,6 +110,17 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
     let done = server::start(output, hosting);
     drop(scratch);
     done
+}
+
+/// Where everything is kept, and how to have it otherwise.
+fn storage(data: Option<&Path>) -> (String, &'static str) {
+    match data {
+        None => (
+            "memory - everything is lost on exit".to_owned(),
+            "keep it: prom dev --data ./prom-data",
+        ),
+        Some(data) => (data.display().to_string(), ""),
+    }
 }
 
 /// Time that is told may go by in leaps: nobody is late for it. Stopping is by the real one.

@@ -189,7 +189,7 @@ pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status>
         };
         let served = match super::moved::refuse(&**bus.store()).await {
             Ok(()) => match workshop(&hosting, &bus, views).await {
-                Ok(workshop) => serve(output, hosting, &bus, workshop).await,
+                Ok(workshop) => Box::pin(serve(output, hosting, &bus, workshop)).await,
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
