@@ -145,7 +145,8 @@ fn a_hub_that_dies_is_followed_and_every_event_counts_once() {
             (hub, projection) = (next, following);
         }
         projection.caught_up().await.unwrap();
-        assert!(is_keeper(&projection), "{:?}", projection.progress());
+        // The one that died may have done everything before.
+        until("it keeps them", async || is_keeper(&projection)).await;
         assert_eq!(projection.progress().counts.events, published);
         let verified = projection.verify().await.unwrap();
         assert_eq!((verified.different, verified.missed), (0, 0), "{verified:?}");
