@@ -99,15 +99,7 @@ impl Log {
 
     /// Appends events: all of them or none. Encoded here; the writer only gives them their places.
     pub fn append(&self, append: &Append) -> Ticket<Result<Appended, AppendError>> {
-        let encoded = Batch::encode(append, &self.engine.names());
-        match encoded {
-            Ok(batch) => {
-                let (ticket, answer) = Ticket::new();
-                self.engine.queue.push(Request::Append { batch, answer });
-                ticket
-            }
-            Err(error) => Ticket::answered(Err(error)),
-        }
+        self.hand_over(append, None)
     }
 
     /// Gives up everything of these lanes before an offset: it is not read any more, and the
@@ -126,9 +118,17 @@ impl Log {
         append: &Append,
         taken_at: Timestamp,
     ) -> Ticket<Result<Appended, AppendError>> {
+        self.hand_over(append, Some(taken_at))
+    }
+
+    fn hand_over(
+        &self,
+        append: &Append,
+        taken_at: Option<Timestamp>,
+    ) -> Ticket<Result<Appended, AppendError>> {
         match Batch::encode(append, &self.engine.names()) {
             Ok(batch) => {
-                let batch = Batch { taken_at: Some(taken_at), ..batch };
+                let batch = Batch { taken_at, ..batch };
                 let (ticket, answer) = Ticket::new();
                 self.engine.queue.push(Request::Append { batch, answer });
                 ticket

@@ -81,6 +81,11 @@ impl Batch {
         self.inner.out.lane
     }
 
+    /// The topic of all of them.
+    pub fn topic(&self) -> &Topic {
+        &self.inner.topic
+    }
+
     /// The epoch, for acks of ranges.
     pub fn epoch(&self) -> u32 {
         self.inner.out.epoch

@@ -358,12 +358,10 @@ impl Session {
     pub(super) fn deliver(&mut self, number: u32, news: News) {
         match news {
             News::Told(Told::Events(batch)) => {
+                let topic = batch.topic().clone();
                 let events: Vec<Leased> = batch.into_events().collect();
                 self.deliver_leased(number, &events);
-                if self.edge.settings.rates.delivery.is_any() {
-                    let events: Vec<Event> = events.iter().filter_map(Leased::event).collect();
-                    self.pace(number, events.iter().map(|event| &event.topic));
-                }
+                self.pace(number, std::iter::repeat_n(&topic, events.len()));
             }
             News::Told(_) => {}
             News::Followed(found) => {
