@@ -1,5 +1,6 @@
 //! What a publisher hands to the writer: events, encoded and summed up by the publisher itself.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
@@ -8,6 +9,8 @@ use promethean_event::{EventId, NewEvent, Offset, PartitionCount, Seq, Timestamp
 use crate::catalog::Names;
 use crate::error::AppendError;
 use crate::index::{id_hash, key_hash};
+use crate::limits::SMALL_BATCH_BYTES_MAX;
+use crate::receipts::Receipts;
 use crate::segment::{
     FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, body_bytes, encode_body,
 };
@@ -50,7 +53,7 @@ pub struct Expectation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
     /// One for each event, in the order given.
-    pub receipts: Vec<Receipt>,
+    pub receipts: Receipts,
     /// When the log took the batch.
     pub appended_at: Timestamp,
     /// How far it had travelled when this was answered.
@@ -72,19 +75,41 @@ pub struct Receipt {
 
 /// Encoded events. Headers stand in their places and lack only what the writer decides, so that it
 /// completes them without moving the bytes.
-#[derive(Debug)]
+///
+/// A batch has parts, each of which is appended whole or not at all. A publisher's is one part; small
+/// ones are put together in the queue, where they share memory and answers.
+#[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// A frame: its header's room, then records.
     pub(crate) bytes: Vec<u8>,
     pub(crate) entries: Vec<BatchEntry>,
     /// One for each entry. Made here, so that the writer only fills in the places.
     pub(crate) receipts: Vec<Receipt>,
+    /// Where the entries of each part end.
+    pub(crate) parts: Vec<usize>,
+    /// Of the first part; those with any have no other.
     pub(crate) expect: Vec<Expectation>,
+    /// The greatest that any part asks for.
     pub(crate) durability: Durability,
     /// When it was taken, if that was earlier and elsewhere.
     pub(crate) taken_at: Option<Timestamp>,
     /// All topics are the system's: may use the space that is kept for it.
     pub(crate) system: bool,
+    /// Others may be added to it while it waits.
+    pub(crate) shared: bool,
+}
+
+/// How much there is in a batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BatchSize {
+    pub(crate) bytes: usize,
+    pub(crate) events: usize,
+    pub(crate) parts: usize,
+}
+
+thread_local! {
+    /// Small batches are encoded here and copied into the shared one.
+    static SMALL: RefCell<Batch> = RefCell::default();
 }
 
 /// What the writer and the index need of an event. The writer goes through these and nothing else
@@ -113,8 +138,9 @@ impl BatchEntry {
     }
 }
 
-impl Batch {
-    pub(crate) fn encode(append: &Append, names: &Names) -> Result<Self, AppendError> {
+impl BatchSize {
+    /// Of the events of an append, once they are encoded.
+    pub(crate) fn of(append: &Append) -> Result<Self, AppendError> {
         let events = append.events.len();
         if events == 0 {
             return Err(AppendError::Empty);
@@ -124,16 +150,70 @@ impl Batch {
         if bytes > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
             return Err(AppendError::TooLarge { events, bytes });
         }
-        let mut batch = Self {
-            bytes: Vec::with_capacity(bytes),
-            entries: Vec::with_capacity(events),
-            receipts: Vec::with_capacity(events),
-            expect: append.expect.clone(),
-            durability: append.durability,
-            taken_at: None,
-            system: true,
-        };
+        Ok(Self { bytes, events, parts: 1 })
+    }
+}
+
+impl Batch {
+    fn with_capacity(size: BatchSize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(size.bytes),
+            entries: Vec::with_capacity(size.events),
+            receipts: Vec::with_capacity(size.events),
+            parts: Vec::with_capacity(size.parts),
+            ..Self::default()
+        }
+    }
+
+    /// One that small batches are added to.
+    pub(crate) fn to_share(size: BatchSize) -> Self {
+        let (durability, system, shared) = (Durability::Written, true, true);
+        let mut batch = Self { durability, system, shared, ..Self::with_capacity(size) };
         batch.bytes.resize(FRAME_HEADER_BYTES, 0);
+        batch
+    }
+
+    pub(crate) fn encode(
+        append: &Append,
+        size: BatchSize,
+        names: &Names,
+    ) -> Result<Self, AppendError> {
+        let mut batch = Self::with_capacity(size);
+        batch.fill(append, names)?;
+        Ok(batch)
+    }
+
+    /// Encodes what may share a batch with others, and lets it be copied; `None` if it may not: it
+    /// is too large to be copied, asks for conditions, or is not to wait for others.
+    pub(crate) fn encode_small<T>(
+        append: &Append,
+        size: BatchSize,
+        names: &Names,
+        copy: impl FnOnce(&Self) -> T,
+    ) -> Option<Result<T, AppendError>> {
+        let waits = append.durability != Durability::None && append.expect.is_empty();
+        (waits && size.bytes <= SMALL_BATCH_BYTES_MAX).then(|| {
+            SMALL.with_borrow_mut(|small| {
+                small.clear();
+                small.fill(append, names)?;
+                Ok(copy(small))
+            })
+        })
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.receipts.clear();
+        self.parts.clear();
+    }
+
+    /// Encodes the events of an append as the only part.
+    fn fill(&mut self, append: &Append, names: &Names) -> Result<(), AppendError> {
+        self.bytes.resize(FRAME_HEADER_BYTES, 0);
+        self.expect.clone_from(&append.expect);
+        self.durability = append.durability;
+        self.system = true;
         let mut last: Option<(&Topic, TopicId, PartitionCount)> = None;
         for event in &append.events {
             // Events of a batch are mostly of one topic: a comparison, instead of a look-up.
@@ -142,15 +222,33 @@ impl Batch {
                 _ => {
                     let unknown = || AppendError::UnknownTopic(event.topic.clone());
                     let &(topic, partitions) = names.get(&event.topic).ok_or_else(unknown)?;
-                    batch.system &= event.topic.is_system();
+                    self.system &= event.topic.is_system();
                     last = Some((&event.topic, topic, partitions));
                     (topic, partitions)
                 }
             };
             let partition = partitions.partition_of(event.key.as_ref(), &event.id);
-            batch.push(event, Lane { topic, partition });
+            self.push(event, Lane { topic, partition });
         }
-        Ok(batch)
+        self.parts.push(self.entries.len());
+        Ok(())
+    }
+
+    /// Adds another batch as one more part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let shift = (self.bytes.len() - FRAME_HEADER_BYTES) as u32;
+        let records = other.bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        self.bytes.extend_from_slice(records);
+        let moved = |entry: &BatchEntry| BatchEntry { start: entry.start + shift, ..*entry };
+        self.entries.extend(other.entries.iter().map(moved));
+        self.receipts.extend_from_slice(&other.receipts);
+        self.parts.push(self.entries.len());
+        self.durability = self.durability.max(other.durability);
+        self.system &= other.system;
+    }
+
+    pub(crate) const fn size(&self) -> BatchSize {
+        BatchSize { bytes: self.bytes.len(), events: self.entries.len(), parts: self.parts.len() }
     }
 
     fn push(&mut self, event: &NewEvent, lane: Lane) {

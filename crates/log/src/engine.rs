@@ -14,7 +14,10 @@ use bytes::Bytes;
 use crate::catalog::{Catalog, CatalogEntry, Names};
 use crate::disk::{Disk, DiskFile};
 use crate::error::ReadError;
-use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
+use crate::flight::{Flights, Frame};
+use crate::index::{
+    ActiveIndex, FilterBudget, FrameSample, Indexed, SegmentIndex, SideFile, SideFileError, build,
+};
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::recent::Recent;
@@ -26,6 +29,8 @@ use crate::tail::{Tail, Waiting};
 pub(crate) struct Engine {
     pub(crate) site: Site,
     pub(crate) queue: Queue,
+    /// Frames that are written and not shown yet.
+    pub(crate) flights: Flights,
     pub(crate) waiting: Waiting,
     pub(crate) filters: FilterBudget,
     /// Reads that went to the disk rather than to the tail in memory.
@@ -99,6 +104,7 @@ impl Engine {
     pub(crate) fn new(site: Site, filters: FilterBudget, state: State) -> Self {
         Self {
             queue: Queue::new(site.options.queue_requests_max),
+            flights: Flights::default(),
             waiting: Waiting::default(),
             filters,
             disk_reads: AtomicU64::new(0),
@@ -138,6 +144,20 @@ impl Engine {
         // The first one is the cause; what comes after it follows from it.
         let first = self.failure.set(text.to_owned());
         drop(first);
+    }
+
+    /// The log takes no more writes.
+    pub(crate) fn fail(&self, text: &str) {
+        self.flights.fail(text.to_owned());
+        self.note_failure(text);
+    }
+
+    /// Lets readers see a frame. Publishers are answered first, and go on while the index takes it
+    /// up; whoever reads now waits until it has, so that nobody misses what he was told is there.
+    pub(crate) fn show(&self, frame: &Frame, answer: &mut dyn FnMut()) {
+        let mut state = self.write();
+        answer();
+        state.show(frame);
     }
 
     pub(crate) fn failure(&self) -> Option<&str> {
@@ -271,6 +291,29 @@ impl ReadPlace {
 const RECORD_GUESS_BYTES: usize = 1024;
 
 impl State {
+    fn show(&mut self, frame: &Frame) {
+        let Frame { segment, position, bytes, first_seq: seq, append_ms, placed, .. } = frame;
+        let (segment, position, append_ms) = (*segment, *position, *append_ms);
+        self.next_seq = placed.next_seq;
+        self.last_append_ms = append_ms;
+        self.active.first_ms.get_or_insert(append_ms);
+        self.active.end_position = u64::from(position) + bytes.len() as u64;
+        self.active.index.add_frame(FrameSample { seq: *seq, append_ms, position });
+        let entries = placed.batches.iter().flat_map(|batch| &batch.entries);
+        let indexed = entries.filter(|entry| entry.fresh).map(|entry| Indexed {
+            position: position + entry.start,
+            id: entry.id,
+            id_hash: entry.id_hash,
+            key_hash: entry.key_hash(),
+        });
+        self.active.index.add(&placed.runs, indexed);
+        self.tail.push(segment, position, bytes.clone());
+        self.recent.note(&self.catalog, placed.ends.iter().map(|(end, _)| end.lane));
+        for (end, greatest_id) in &placed.ends {
+            self.catalog.advance(end.lane, end.next, *greatest_id);
+        }
+    }
+
     /// Bytes of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.iter().map(|segment| segment.end_position).sum();

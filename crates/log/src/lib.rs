@@ -18,11 +18,15 @@ mod batch;
 
 mod ticket;
 
+mod receipts;
+
 mod queue;
 
 mod placement;
 
 mod writer;
+
+mod flight;
 
 mod roll;
 
@@ -83,6 +87,7 @@ pub use options::{Drive, Options};
 #[cfg(feature = "planted-bugs")]
 pub use planted::PlantedBug;
 pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit, RecordPage, Visited};
+pub use receipts::Receipts;
 pub use recent::Growth;
 pub use recovery::{Damage, OpenReport};
 pub use segment::{Record, RecordRef};

@@ -3,13 +3,13 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 
 use promethean_event::{EventId, Key, Offset, Partition, Pattern, Seq, Timestamp, Topic};
 
-use crate::batch::{Append, Appended, Batch};
+use crate::batch::{Append, Appended, Batch, BatchSize};
 use crate::catalog::LaneState;
 use crate::cleaner::{self, Holds};
 use crate::disk::{Disk, RealDisk};
@@ -18,7 +18,7 @@ use crate::error::{AppendError, OpenError, ReadError};
 use crate::keys::KeyReader;
 use crate::lock::DirectoryLock;
 use crate::options::{Drive, Options};
-use crate::queue::Request;
+use crate::queue::{AppendTicket, Request};
 use crate::read::{LaneReader, MergedReader, Page, PageLimit};
 use crate::recovery::{self, OpenReport};
 use crate::roll::Pace;
@@ -126,15 +126,26 @@ impl Log {
         append: &Append,
         taken_at: Option<Timestamp>,
     ) -> Ticket<Result<Appended, AppendError>> {
-        match Batch::encode(append, &self.engine.names()) {
-            Ok(batch) => {
-                let batch = Batch { taken_at, ..batch };
-                let (ticket, answer) = Ticket::new();
-                self.engine.queue.push(Request::Append { batch, answer });
-                ticket
-            }
-            Err(error) => Ticket::answered(Err(error)),
+        self.encoded(append, taken_at).unwrap_or_else(|error| Ticket::answered(Err(error)))
+    }
+
+    fn encoded(
+        &self,
+        append: &Append,
+        taken_at: Option<Timestamp>,
+    ) -> Result<AppendTicket, AppendError> {
+        let size = BatchSize::of(append)?;
+        let (names, queue) = (self.engine.names(), &self.engine.queue);
+        if taken_at.is_none()
+            && let Some(pushed) =
+                Batch::encode_small(append, size, &names, |small| queue.push_small(small))
+        {
+            return pushed;
         }
+        let batch = Batch { taken_at, ..Batch::encode(append, size, &names)? };
+        let (ticket, answers) = Ticket::new();
+        queue.push(Request::Append { batch, answers });
+        Ok(ticket)
     }
 
     /// Says where lanes start and go on, further on than they do: the offsets between are left out,
@@ -155,21 +166,31 @@ impl Log {
     /// Serves what is waiting, where the caller drives the log ([`Drive::Caller`]). Gives the
     /// number of requests.
     pub fn commit_waiting(&self) -> usize {
-        let mut served = 0;
-        let mut writer = self.running.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = writer.as_mut() {
-            loop {
-                let requests = self.engine.queue.take();
-                if requests.is_empty() {
-                    writer.mark();
-                    break;
-                }
-                served += requests.len();
-                writer.commit(requests);
-                self.engine.waiting.wake_all();
-            }
+        let served = self.write_waiting();
+        if let Some(writer) = self.running.writer().as_mut() {
+            writer.drain();
+            writer.mark();
         }
         served
+    }
+
+    /// Writes what is waiting, where the caller drives the log, and leaves the sync to
+    /// [`Log::commit_waiting`]: with threads, that is how far a frame gets while the one before it is
+    /// being synced. Nobody is answered before.
+    pub fn write_waiting(&self) -> usize {
+        let mut served = 0;
+        let mut writer = self.running.writer();
+        let Some(writer) = writer.as_mut() else {
+            return 0;
+        };
+        loop {
+            let requests = self.engine.queue.take();
+            if requests.is_empty() {
+                return served;
+            }
+            served += requests.len();
+            writer.begin_only(requests);
+        }
     }
 
     /// One round of upkeep, where the caller drives the log: spare files, side files.
@@ -314,6 +335,10 @@ impl Log {
 }
 
 impl Running {
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn stop(&self) {
         self.engine.queue.close();
         self.engine.site.upkeep.stop();
@@ -323,7 +348,7 @@ impl Running {
             // A thread that panicked has left word of it as a failure already.
             drop(thread.join());
         }
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer().take();
         if let Some(mut writer) = writer {
             let requests = self.engine.queue.take();
             writer.commit(requests);

@@ -1,6 +1,8 @@
 //! Decides where the events of a frame go, before anything is written: offsets, seqs, duplicates,
 //! conditions. Nothing is changed here; what was decided takes effect when the frame is on disk.
 
+use std::ops::Range;
+
 use promethean_event::{EventId, Offset, Seq};
 
 use crate::batch::{Batch, BatchEntry, Receipt};
@@ -15,6 +17,7 @@ use crate::topic::{Lane, TopicId};
 #[derive(Debug)]
 pub(crate) struct Placement<'a> {
     engine: &'a Engine,
+    ahead: &'a Ahead,
     next_seq: u64,
     lanes: Vec<LaneEnd>,
     lane_places: FastMap<Lane, usize>,
@@ -26,6 +29,29 @@ pub(crate) struct Placement<'a> {
     runs: Vec<LaneRun>,
     by_id: FrameIds,
     events_max: usize,
+}
+
+/// Where things stand with the frames that are on their way, which the catalog does not know of yet.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    lanes: FastMap<Lane, u64>,
+    greatest: FastMap<TopicId, EventId>,
+}
+
+impl Ahead {
+    /// A frame is on its way.
+    pub(crate) fn note(&mut self, placed: &Placed) {
+        for (end, greatest) in &placed.ends {
+            self.lanes.insert(end.lane, end.next);
+            self.greatest.insert(end.lane.topic, *greatest);
+        }
+    }
+
+    /// The catalog knows of everything.
+    pub(crate) fn clear(&mut self) {
+        self.lanes.clear();
+        self.greatest.clear();
+    }
 }
 
 /// Where a lane ends, with what this frame adds.
@@ -42,8 +68,6 @@ pub(crate) struct LaneEnd {
 struct TopicEnd {
     /// With what this frame adds.
     greatest: EventId,
-    /// Without it.
-    greatest_before: EventId,
 }
 
 /// The new events of a frame by the hash of their id, as batch and entry; made when first needed.
@@ -77,9 +101,15 @@ struct Before {
 
 impl<'a> Placement<'a> {
     /// For a frame of at most so many events.
-    pub(crate) fn new(engine: &'a Engine, next_seq: u64, events_max: usize) -> Self {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        ahead: &'a Ahead,
+        next_seq: u64,
+        events_max: usize,
+    ) -> Self {
         Self {
             engine,
+            ahead,
             next_seq,
             lanes: Vec::new(),
             lane_places: FastMap::default(),
@@ -93,8 +123,31 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Gives the events of a batch their places, or refuses the batch whole.
-    pub(crate) fn place(&mut self, mut batch: Batch) -> Result<(), AppendError> {
+    /// Gives the events of a batch their places. Each part is taken or refused whole; `refuse` is
+    /// told of the others. False if there are only others.
+    pub(crate) fn place(
+        &mut self,
+        mut batch: Batch,
+        mut refuse: impl FnMut(usize, AppendError),
+    ) -> bool {
+        let mut refused = 0;
+        let mut start = 0;
+        for part in 0..batch.parts.len() {
+            let end = batch.parts.get(part).copied().unwrap_or(start);
+            if let Err(error) = self.place_part(&mut batch, start..end) {
+                refuse(part, error);
+                refused += 1;
+            }
+            start = end;
+        }
+        let taken = refused < batch.parts.len();
+        if taken {
+            self.accepted.push(batch);
+        }
+        taken
+    }
+
+    fn place_part(&mut self, batch: &mut Batch, part: Range<usize>) -> Result<(), AppendError> {
         for expectation in &batch.expect {
             let actual = self.end_of(expectation.lane)?.next;
             if actual != expectation.next.get() {
@@ -110,13 +163,12 @@ impl<'a> Placement<'a> {
             runs: self.runs.len(),
             last_run: self.runs.last().copied(),
         };
-        for at in 0..batch.entries.len() {
-            if let Err(error) = self.place_entry(&mut batch, at) {
-                self.undo(before, &batch);
+        for at in part.clone() {
+            if let Err(error) = self.place_entry(batch, at) {
+                self.undo(before, batch, part.start..at);
                 return Err(error);
             }
         }
-        self.accepted.push(batch);
         Ok(())
     }
 
@@ -130,10 +182,7 @@ impl<'a> Placement<'a> {
                 topic.greatest = entry.id;
                 None
             }
-            Some(topic) => {
-                let only_here = entry.id > topic.greatest_before;
-                self.duplicate(batch, (at, entry), only_here)?
-            }
+            Some(_) => self.duplicate(batch, (at, entry))?,
             None => None,
         };
         let (entry, receipt) = (batch.entries.get_mut(at), batch.receipts.get_mut(at));
@@ -167,11 +216,12 @@ impl<'a> Placement<'a> {
         let state = self.engine.read();
         let next = state.catalog.lane(lane).map(|lane| lane.next.get());
         let next = next.ok_or_else(|| unknown_topic(&state.catalog, lane.topic))?;
+        let next = self.ahead.lanes.get(&lane).copied().unwrap_or(next);
         let topics = &mut self.topics;
         let topic = *self.topic_places.entry(lane.topic).or_insert_with(|| {
             let known = state.catalog.live(lane.topic).map(|topic| topic.greatest_id);
-            let greatest = known.unwrap_or(EventId::from_bytes([0; 16]));
-            topics.push(TopicEnd { greatest, greatest_before: greatest });
+            let known = self.ahead.greatest.get(&lane.topic).copied().or(known);
+            topics.push(TopicEnd { greatest: known.unwrap_or(EventId::from_bytes([0; 16])) });
             topics.len() - 1
         });
         drop(state);
@@ -192,13 +242,12 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// The receipt of the event that is there already, if there is one with this id. An id beyond
-    /// all that were there before this frame need be looked for in the frame only.
+    /// The receipt of the event that is there already, if there is one with this id: in this frame,
+    /// in one on its way, or in the log, in this order, which is the one in which it gets there.
     fn duplicate(
         &mut self,
         batch: &Batch,
         (at, entry): (usize, &BatchEntry),
-        only_here: bool,
     ) -> Result<Option<Receipt>, AppendError> {
         let Some(topic) = batch.receipts.get(at).map(|receipt| receipt.lane.topic) else {
             return Ok(None);
@@ -209,9 +258,17 @@ impl<'a> Placement<'a> {
         if let Some(first) = self.by_id.find(&self.accepted, (batch, at), (topic, entry)) {
             return self.same_or_conflict(batch, (topic, entry), first).map(Some);
         }
-        if only_here {
+        if let Some(known) = self.engine.flights.find(topic, &entry.id, entry.id_hash) {
+            let same = same_content(&known.body, batch.body(entry));
+            let receipt = Receipt { duplicate: true, ..known.receipt };
+            return if same { Ok(Some(receipt)) } else { Err(self.conflict(topic, entry)) };
+        }
+        let state = self.engine.read();
+        // An id beyond all that are there need not be looked for.
+        if state.catalog.live(topic).is_some_and(|topic| entry.id > topic.greatest_id) {
             return Ok(None);
         }
+        drop(state);
         let found = self.engine.find_by_hash(topic, &entry.id, entry.id_hash);
         let failed = |error: ReadError| AppendError::LookupFailed {
             id: entry.id,
@@ -257,17 +314,21 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Takes back what a refused batch was given. The greatest ids may stay too great: that only
+    /// Takes back what a refused part was given. The greatest ids may stay too great: that only
     /// means to look for ids that are not there.
-    fn undo(&mut self, before: Before, refused: &Batch) {
+    fn undo(&mut self, before: Before, batch: &mut Batch, refused: Range<usize>) {
         self.next_seq = before.next_seq;
         self.runs.truncate(before.runs);
         if let (Some(run), Some(last)) = (self.runs.last_mut(), before.last_run) {
             *run = last;
         }
-        let placed = refused.entries.iter().zip(&refused.receipts).rev();
-        for (_, receipt) in placed.filter(|(entry, _)| entry.fresh) {
-            self.set_end(receipt.lane, receipt.offset.get());
+        let entries = batch.entries.get_mut(refused.clone()).unwrap_or_default();
+        let receipts = batch.receipts.get(refused).unwrap_or_default();
+        for (entry, receipt) in entries.iter_mut().zip(receipts).rev() {
+            // The batch may be written for its other parts.
+            if std::mem::take(&mut entry.fresh) {
+                self.set_end(receipt.lane, receipt.offset.get());
+            }
         }
         self.by_id = FrameIds::default();
     }

@@ -3,33 +3,66 @@ use std::time::Duration;
 
 use promethean_event::Offset;
 
-use crate::batch::{Appended, Batch};
+use crate::batch::{Appended, Batch, BatchSize};
 use crate::catalog::LaneState;
 use crate::error::AppendError;
 use crate::limits::{FRAME_BYTES_TARGET, FRAME_BYTES_WORTHWHILE};
-use crate::ticket::Answer;
+use crate::ticket::{Answers, Ticket};
 use crate::topic::{Lane, TopicDefinition, TopicId};
+
+pub(crate) type AppendAnswers = Answers<Result<Appended, AppendError>>;
+pub(crate) type AppendTicket = Ticket<Result<Appended, AppendError>>;
 
 /// Something for the writer to do.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Append { batch: Batch, answer: Answer<Result<Appended, AppendError>> },
-    Define { definition: TopicDefinition, answer: Answer<Result<TopicId, AppendError>> },
-    Remove { topic: TopicId, answer: Answer<Result<(), AppendError>> },
-    Trim { starts: Vec<(Lane, Offset)>, answer: Answer<Result<(), AppendError>> },
-    Place { lanes: Vec<(Lane, LaneState)>, answer: Answer<Result<(), AppendError>> },
-    Sync { answer: Answer<Result<(), AppendError>> },
+    /// One ticket for each part of the batch.
+    Append {
+        batch: Batch,
+        answers: AppendAnswers,
+    },
+    Define {
+        definition: TopicDefinition,
+        answer: Answers<Result<TopicId, AppendError>>,
+    },
+    Remove {
+        topic: TopicId,
+        answer: Answers<Result<(), AppendError>>,
+    },
+    Trim {
+        starts: Vec<(Lane, Offset)>,
+        answer: Answers<Result<(), AppendError>>,
+    },
+    Place {
+        lanes: Vec<(Lane, LaneState)>,
+        answer: Answers<Result<(), AppendError>>,
+    },
+    Sync {
+        answer: Answers<Result<(), AppendError>>,
+    },
 }
 
 impl Request {
     pub(crate) fn refuse(self, error: &AppendError) {
         match self {
-            Self::Append { answer, .. } => answer.give(Err(error.clone())),
+            Self::Append { answers, .. } => answers.give_each(|_| Some(Err(error.clone()))),
             Self::Define { answer, .. } => answer.give(Err(error.clone())),
             Self::Remove { answer, .. }
             | Self::Trim { answer, .. }
             | Self::Place { answer, .. }
             | Self::Sync { answer } => answer.give(Err(error.clone())),
+        }
+    }
+
+    /// How many there are who wait for it.
+    const fn publishers(&self) -> usize {
+        match self {
+            Self::Append { batch, .. } => batch.parts.len(),
+            Self::Define { .. }
+            | Self::Remove { .. }
+            | Self::Trim { .. }
+            | Self::Place { .. }
+            | Self::Sync { .. } => 1,
         }
     }
 
@@ -45,16 +78,29 @@ impl Request {
     }
 }
 
-/// How long the writer waits for the next publisher that it expects: far shorter than a sync.
-const PATIENCE: Duration = Duration::from_micros(50);
+/// How long nothing must happen before the log leaves word that everything is synced.
+const IDLE: Duration = Duration::from_millis(10);
 
-/// Requests on their way to the writer, bounded. What waits while the writer syncs goes into its
-/// next frame: the sync itself is the window of the group commit, and no timer is needed.
+/// The share of the publishers whose frame is being synced that must wait for the next one before
+/// its sync is begun beside that one: a sync of hardly anything would only be in the way.
+const BESIDE_SHARE: usize = 2;
+
+/// What a writing thread is to do. It has the turn then, and gives it back by [`Queue::pass`].
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Write(Vec<Request>),
+    /// Nothing happens: everything that was written is synced.
+    LeaveWord,
+    /// The log is closed, and nothing is left to write.
+    Stop,
+}
+
+/// Requests on their way to the log, bounded, and the turn to write them.
 #[derive(Debug)]
 pub(crate) struct Queue {
     inner: Mutex<Waiting>,
     arrived: Condvar,
-    requests_max: usize,
+    publishers_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -62,27 +108,83 @@ struct Waiting {
     requests: Vec<Request>,
     closed: bool,
     bytes: usize,
-    /// The writer sleeps until so many requests are there. To wake it takes a system call, which is
-    /// of no use while it is busy or waits for more.
-    wanted: Option<usize>,
+    /// Those who wait for an answer.
+    publishers: usize,
+    /// The size of the shared batch that was taken last: the next one will be about as large.
+    shared_last: BatchSize,
+    /// A thread has the turn.
+    turn: bool,
+    /// A thread is woken for it: another call would be of no use.
+    called: bool,
+    /// Threads that sleep.
+    idle: usize,
+    /// Publishers whose frames are being synced.
+    syncing: usize,
+    /// Word was left since something was written.
+    told: bool,
 }
 
 impl Waiting {
-    /// Whether it is time to write, for a writer that wants so many requests.
-    const fn enough(&self, wanted: usize) -> bool {
-        self.closed || self.requests.len() >= wanted || self.bytes >= FRAME_BYTES_WORTHWHILE
+    /// Whether it is time to write. What waits while a frame is synced goes into the next one: the
+    /// sync itself is the window of the group commit, and no timer is needed.
+    fn ready(&self) -> bool {
+        let wanted = (self.syncing / BESIDE_SHARE).max(1);
+        self.closed || self.publishers >= wanted || self.bytes >= FRAME_BYTES_WORTHWHILE
+    }
+
+    /// Whether to wake a thread.
+    fn calls(&mut self) -> bool {
+        let calls = !self.turn && !self.called && self.idle > 0 && self.ready();
+        self.called |= calls;
+        calls
     }
 
     fn take_frame(&mut self) -> Vec<Request> {
         let taken = take_frame(&mut self.requests);
         self.bytes -= taken.iter().map(Request::bytes).sum::<usize>();
+        self.publishers -= taken.iter().map(Request::publishers).sum::<usize>();
+        let shared = taken.iter().filter_map(|request| match request {
+            Request::Append { batch, .. } if batch.shared => Some(batch.size()),
+            _ => None,
+        });
+        self.shared_last = shared.last().unwrap_or(self.shared_last);
         taken
+    }
+
+    /// Why a request cannot be taken.
+    fn refusal(&self, publishers_max: usize) -> Option<AppendError> {
+        if self.closed {
+            return Some(AppendError::Closed);
+        }
+        (self.publishers >= publishers_max).then_some(AppendError::Busy(self.publishers))
+    }
+
+    /// Adds a small batch to the shared one at the end of the queue; to a new one, if something is
+    /// there that must not be overtaken, or one that is large enough.
+    fn share(&mut self, small: &Batch) -> AppendTicket {
+        self.publishers += 1;
+        if let Some(Request::Append { batch, answers }) = self.requests.last_mut()
+            && batch.shared
+            && batch.bytes.len() + small.bytes.len() <= FRAME_BYTES_WORTHWHILE
+        {
+            let before = batch.bytes.len();
+            batch.add(small);
+            self.bytes += batch.bytes.len() - before;
+            return answers.ticket();
+        }
+        let mut batch = Batch::to_share(self.shared_last);
+        let answers = Answers::with_capacity(self.shared_last.parts);
+        batch.add(small);
+        self.bytes += batch.bytes.len();
+        let ticket = answers.ticket();
+        self.requests.push(Request::Append { batch, answers });
+        ticket
     }
 }
 
 impl Queue {
-    pub(crate) fn new(requests_max: usize) -> Self {
-        Self { inner: Mutex::default(), arrived: Condvar::new(), requests_max }
+    pub(crate) fn new(publishers_max: usize) -> Self {
+        Self { inner: Mutex::default(), arrived: Condvar::new(), publishers_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -92,24 +194,33 @@ impl Queue {
     /// Adds a request, or refuses it at once.
     pub(crate) fn push(&self, request: Request) {
         let mut waiting = self.lock();
-        if waiting.closed {
+        if let Some(error) = waiting.refusal(self.publishers_max) {
             drop(waiting);
-            request.refuse(&AppendError::Closed);
-        } else if waiting.requests.len() >= self.requests_max {
-            let count = waiting.requests.len();
-            drop(waiting);
-            request.refuse(&AppendError::Busy(count));
-        } else {
-            waiting.bytes += request.bytes();
-            waiting.requests.push(request);
-            let wake = waiting.wanted.is_some_and(|wanted| waiting.enough(wanted));
-            if wake {
-                waiting.wanted = None;
-            }
-            drop(waiting);
-            if wake {
-                self.arrived.notify_one();
-            }
+            return request.refuse(&error);
+        }
+        waiting.bytes += request.bytes();
+        waiting.publishers += request.publishers();
+        waiting.requests.push(request);
+        self.call(waiting);
+    }
+
+    /// Adds a batch that is small enough to be copied, behind others like it.
+    pub(crate) fn push_small(&self, batch: &Batch) -> AppendTicket {
+        let mut waiting = self.lock();
+        if let Some(error) = waiting.refusal(self.publishers_max) {
+            return Ticket::answered(Err(error));
+        }
+        let ticket = waiting.share(batch);
+        self.call(waiting);
+        ticket
+    }
+
+    /// Lets the queue go, and wakes a thread if there is something to do for it.
+    fn call(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        let calls = waiting.calls();
+        drop(waiting);
+        if calls {
+            self.arrived.notify_one();
         }
     }
 
@@ -118,34 +229,58 @@ impl Queue {
         self.lock().take_frame()
     }
 
-    /// Waits for requests; empty when the log is closed and nothing is left.
-    ///
-    /// Publishers that were answered together come back together. If the writer took the first of
-    /// them at once, the others would wait for a sync of hardly anything. So until `wanted` are
-    /// there, and as long as more of them keep coming, it lets them.
-    pub(crate) fn wait(&self, wanted: usize) -> Vec<Request> {
+    /// Waits for the turn to write, and for something to write.
+    pub(crate) fn wait(&self) -> Turn {
         let mut waiting = self.lock();
-        let mut wanted = wanted.max(1);
-        while !waiting.enough(wanted) {
-            let before = waiting.requests.len();
-            waiting.wanted = Some(wanted);
-            if wanted == 1 {
-                waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-                continue;
+        loop {
+            if !waiting.turn && waiting.ready() {
+                let requests = waiting.take_frame();
+                waiting.told = false;
+                waiting.turn = !requests.is_empty();
+                return if requests.is_empty() { Turn::Stop } else { Turn::Write(requests) };
             }
-            let waited = self.arrived.wait_timeout(waiting, PATIENCE);
-            let timeout;
-            (waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            if timeout.timed_out() && waiting.requests.len() == before {
-                wanted = 1;
+            let word_is_due;
+            (waiting, word_is_due) = self.sleep(waiting);
+            if word_is_due {
+                (waiting.told, waiting.turn) = (true, true);
+                return Turn::LeaveWord;
             }
         }
-        waiting.wanted = None;
-        waiting.take_frame()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.lock().requests.len()
+    /// Sleeps until something happens, or until nothing has happened for long enough to say so.
+    fn sleep<'a>(&self, mut waiting: MutexGuard<'a, Waiting>) -> (MutexGuard<'a, Waiting>, bool) {
+        waiting.idle += 1;
+        let quiet = !waiting.told && !waiting.turn && waiting.syncing == 0;
+        let timed_out;
+        if quiet {
+            let slept = self.arrived.wait_timeout(waiting, IDLE);
+            let timeout;
+            (waiting, timeout) = slept.unwrap_or_else(PoisonError::into_inner);
+            timed_out = timeout.timed_out();
+        } else {
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            timed_out = false;
+        }
+        waiting.idle -= 1;
+        waiting.called &= timed_out;
+        let still = !waiting.turn && waiting.syncing == 0 && !waiting.ready();
+        (waiting, timed_out && still)
+    }
+
+    /// Gives the turn back, while a frame of so many publishers is synced.
+    pub(crate) fn pass(&self, syncing: usize) {
+        let mut waiting = self.lock();
+        waiting.turn = false;
+        waiting.syncing += syncing;
+        self.call(waiting);
+    }
+
+    /// A frame of so many publishers is synced.
+    pub(crate) fn synced(&self, publishers: usize) {
+        let mut waiting = self.lock();
+        waiting.syncing -= publishers;
+        self.call(waiting);
     }
 
     /// No more requests; those that wait are still served.

@@ -6,12 +6,14 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::catalog::CatalogEntry;
 use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
 use crate::engine::{Engine, Site, Spare, Upkeep};
 use crate::limits::{FRAME_BYTES_MAX, SEGMENT_BYTES_LIMIT};
+use crate::options::Drive;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName,
 };
@@ -81,6 +83,7 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
     let segment = OpenSegment {
         name: place.name,
         salt,
+        second: Arc::clone(&spare.file),
         file: spare.file,
         capacity: spare.bytes,
         position: head.len() as u64,
@@ -90,15 +93,29 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
 }
 
 /// Gives a prepared file its name, durably.
-pub(crate) fn publish(site: &Site, prepared: Prepared) -> Result<OpenSegment, WriteError> {
+pub(crate) fn publish(site: &Site, mut prepared: Prepared) -> Result<OpenSegment, WriteError> {
     let name = prepared.segment.name.segment_file();
     site.disk.rename(&prepared.spare, &name).map_err(WriteError::Failed)?;
+    prepared.segment.second =
+        opened_again(site, &name, &prepared.segment.file).map_err(WriteError::Failed)?;
     #[cfg(feature = "planted-bugs")]
     if crate::planted::no_directory_sync(&site.options) {
         return Ok(prepared.segment);
     }
     site.disk.sync_dir().map_err(WriteError::Failed)?;
     Ok(prepared.segment)
+}
+
+/// A segment's file for the second of the threads that sync, where there are two.
+pub(crate) fn opened_again(
+    site: &Site,
+    name: &str,
+    file: &Arc<dyn DiskFile>,
+) -> io::Result<Arc<dyn DiskFile>> {
+    match site.options.drive {
+        Drive::Threads => site.disk.open(name),
+        Drive::Caller => Ok(Arc::clone(file)),
+    }
 }
 
 /// The first bytes of a segment: its header, and the catalog as it is now.

@@ -1,20 +1,24 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// The answer to a request, once it is there: wait for it, or await it.
 #[derive(Debug)]
 #[must_use = "an answer that nobody waits for may be an error"]
-pub struct Ticket<T>(Arc<Desk<T>>);
+pub struct Ticket<T> {
+    desk: Arc<Desk<T>>,
+    place: usize,
+}
 
-/// The other side of a ticket.
+/// The other side of tickets. Those whose answers come together share one: it costs each of them a
+/// place in a list, instead of memory that one thread takes and another gives back.
 #[derive(Debug)]
-pub(crate) struct Answer<T>(Arc<Desk<T>>);
+pub(crate) struct Answers<T>(Arc<Desk<T>>);
 
 #[derive(Debug)]
 struct Desk<T> {
-    slot: Mutex<Slot<T>>,
+    slots: Mutex<Vec<Slot<T>>>,
     ready: Condvar,
 }
 
@@ -34,34 +38,42 @@ enum Waiter {
     Thread,
 }
 
+impl<T> Desk<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot<T>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<T> Ticket<T> {
-    pub(crate) fn new() -> (Self, Answer<T>) {
-        let slot = Mutex::new(Slot::Waiting(Waiter::Nobody));
-        let desk = Arc::new(Desk { slot, ready: Condvar::new() });
-        (Self(Arc::clone(&desk)), Answer(desk))
+    pub(crate) fn new() -> (Self, Answers<T>) {
+        let answers = Answers::with_capacity(1);
+        (answers.ticket(), answers)
     }
 
     /// A ticket that is answered already.
     pub(crate) fn answered(value: T) -> Self {
-        Self(Arc::new(Desk { slot: Mutex::new(Slot::Ready(value)), ready: Condvar::new() }))
+        let (ticket, answers) = Self::new();
+        answers.give(value);
+        ticket
     }
 
     /// The answer, if it is there.
     pub fn try_take(&self) -> Option<T> {
-        let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take()
+        self.desk.lock().get_mut(self.place).and_then(Slot::take)
     }
 
     /// Blocks until the answer is there. The log answers every ticket, at the latest when it
     /// closes.
     pub fn wait(self) -> T {
-        let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.desk.lock();
         loop {
-            if let Some(value) = slot.take() {
-                return value;
+            if let Some(slot) = slots.get_mut(self.place) {
+                if let Some(value) = slot.take() {
+                    return value;
+                }
+                *slot = Slot::Waiting(Waiter::Thread);
             }
-            *slot = Slot::Waiting(Waiter::Thread);
-            slot = self.0.ready.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            slots = self.desk.ready.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -82,11 +94,14 @@ impl<T> Future for Ticket<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.desk.lock();
+        let Some(slot) = slots.get_mut(self.place) else {
+            return Poll::Pending;
+        };
         if let Some(value) = slot.take() {
             return Poll::Ready(value);
         }
-        if let Slot::Waiting(waiter) = &mut *slot {
+        if let Slot::Waiting(waiter) = slot {
             match waiter {
                 Waiter::Task(waker) => waker.clone_from(context.waker()),
                 other => *other = Waiter::Task(context.waker().clone()),
@@ -96,15 +111,51 @@ impl<T> Future for Ticket<T> {
     }
 }
 
-impl<T> Answer<T> {
+impl<T> Answers<T> {
+    pub(crate) fn with_capacity(tickets: usize) -> Self {
+        let slots = Mutex::new(Vec::with_capacity(tickets));
+        Self(Arc::new(Desk { slots, ready: Condvar::new() }))
+    }
+
+    /// One more ticket, numbered from 0.
+    pub(crate) fn ticket(&self) -> Ticket<T> {
+        let mut slots = self.0.lock();
+        slots.push(Slot::Waiting(Waiter::Nobody));
+        Ticket { desk: Arc::clone(&self.0), place: slots.len() - 1 }
+    }
+
+    /// Answers the only ticket.
     pub(crate) fn give(self, value: T) {
-        let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *slot, Slot::Ready(value));
-        drop(slot);
-        match before {
-            Slot::Waiting(Waiter::Task(waker)) => waker.wake(),
-            Slot::Waiting(Waiter::Thread) => self.0.ready.notify_one(),
-            Slot::Waiting(Waiter::Nobody) | Slot::Ready(_) | Slot::Taken => {}
+        let mut value = Some(value);
+        self.give_each(|_| value.take());
+    }
+
+    /// Answers one ticket.
+    pub(crate) fn give_one(&self, place: usize, value: T) {
+        let mut value = Some(value);
+        self.give_each(|of| if of == place { value.take() } else { None });
+    }
+
+    /// Answers the tickets that there is a value for. Each is answered once.
+    pub(crate) fn give_each(&self, mut value: impl FnMut(usize) -> Option<T>) {
+        let mut slots = self.0.lock();
+        let mut tasks = Vec::with_capacity(slots.len());
+        let mut threads = false;
+        for (place, slot) in slots.iter_mut().enumerate() {
+            let Slot::Waiting(waiter) = slot else { continue };
+            let Some(value) = value(place) else { continue };
+            match std::mem::replace(waiter, Waiter::Nobody) {
+                Waiter::Task(waker) => tasks.push(waker),
+                Waiter::Thread => threads = true,
+                Waiter::Nobody => {}
+            }
+            *slot = Slot::Ready(value);
         }
+        // First, so that nobody who is woken has to wait for this lock.
+        drop(slots);
+        if threads {
+            self.0.ready.notify_all();
+        }
+        tasks.into_iter().for_each(Waker::wake);
     }
 }

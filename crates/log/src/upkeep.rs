@@ -2,12 +2,13 @@
 //! files. Each waits for a bell; nothing polls.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::SegmentIndex;
+use crate::queue::Turn;
 use crate::roll::{self, Pace};
 use crate::writer::Writer;
 
@@ -16,6 +17,9 @@ use crate::writer::Writer;
 const SPARE_NICENESS: i32 = 5;
 const INDEX_NICENESS: i32 = 10;
 
+/// Threads that write and sync: see `flight.rs`.
+const WRITING_THREADS: usize = 2;
+
 /// Starts the threads.
 pub(crate) fn spawn(
     engine: &Arc<Engine>,
@@ -23,8 +27,12 @@ pub(crate) fn spawn(
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     if let Some(writer) = writer {
-        let engine = Arc::clone(engine);
-        threads.push(named("prom-log-writer")?.spawn(move || write_all(&engine, writer))?);
+        let writer = Arc::new(Mutex::new(writer));
+        for number in 0..WRITING_THREADS {
+            let (engine, writer) = (Arc::clone(engine), Arc::clone(&writer));
+            let name = named("prom-log-writer")?;
+            threads.push(name.spawn(move || write_all(&engine, writer, number))?);
+        }
     }
     let spares = Arc::clone(engine);
     threads.push(named("prom-log-spare")?.spawn(move || keep_spares(&spares))?);
@@ -37,18 +45,33 @@ fn named(name: &str) -> io::Result<std::thread::Builder> {
     Ok(std::thread::Builder::new().name(name.to_owned()))
 }
 
-fn write_all(engine: &Engine, mut writer: Writer) {
+/// One of the threads that write: while one syncs a frame the other may write the next.
+fn write_all(engine: &Engine, writer: Arc<Mutex<Writer>>, number: usize) {
+    let turn = || writer.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let requests = engine.queue.wait(writer.wanted());
-        if requests.is_empty() {
-            writer.close();
-            return;
+        match engine.queue.wait() {
+            Turn::Write(requests) => {
+                let mut writer = turn();
+                let begun = writer.begin(requests);
+                let file = writer.file_of(number);
+                drop(writer);
+                engine.queue.pass(begun.as_ref().map_or(0, |begun| begun.publishers));
+                if let Some(begun) = begun {
+                    let synced = begun.sync(engine, &*file);
+                    engine.queue.synced(begun.publishers);
+                    begun.land(engine, synced);
+                }
+            }
+            Turn::LeaveWord => {
+                turn().mark();
+                engine.queue.pass(0);
+            }
+            Turn::Stop => break,
         }
-        writer.commit(requests);
-        engine.waiting.wake_all();
-        if engine.queue.len() == 0 {
-            writer.mark();
-        }
+    }
+    // The last one closes.
+    if let Some(writer) = Arc::into_inner(writer) {
+        writer.into_inner().unwrap_or_else(PoisonError::into_inner).close();
     }
 }
 

@@ -2,28 +2,27 @@
 
 use std::io;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use promethean_event::{EventId, Timestamp};
 
-use crate::batch::{Appended, Batch, Durability, Receipt};
+use crate::batch::{Batch, Durability, Receipt};
 use crate::catalog::{CatalogEntry, LaneState};
 use crate::disk::DiskFile;
 use crate::engine::{Active, Engine, Segment};
 use crate::error::AppendError;
-use crate::index::{ActiveIndex, FrameSample, Indexed, SegmentIndex};
+use crate::flight::{Flight, Frame, Waiting};
+use crate::index::{ActiveIndex, SegmentIndex};
 use crate::limits::{SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
-use crate::placement::{Placed, Placement};
-use crate::queue::Request;
+use crate::options::Options;
+use crate::placement::{Ahead, Placed, Placement};
+use crate::queue::{AppendAnswers, Request};
 use crate::roll;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordHeader, RecordPlace, SegmentName,
 };
-use crate::ticket::Answer;
 use crate::topic::{Lane, TopicDefinition, TopicId};
-
-type AppendAnswer = Answer<Result<Appended, AppendError>>;
 
 /// The writer's own view of the segment that it writes.
 #[derive(Debug)]
@@ -31,13 +30,10 @@ pub(crate) struct Writer {
     engine: Arc<Engine>,
     pub(crate) segment: OpenSegment,
     next_seq: u64,
-    /// Everything of the segment before this position is on the disk.
-    synced_to: u64,
     last_append_ms: u64,
-    /// How many publishers there were when a frame was answered last: in it, or waiting for the
-    /// next one.
-    publishers: usize,
-    failed: Option<String>,
+    ahead: Ahead,
+    /// Written and left unsynced, where the caller drives the log.
+    begun: Vec<Begun>,
 }
 
 /// A segment that can be written.
@@ -46,6 +42,8 @@ pub(crate) struct OpenSegment {
     pub(crate) name: SegmentName,
     pub(crate) salt: u32,
     pub(crate) file: Arc<dyn DiskFile>,
+    /// The same, opened once more before anything was written: see `flight.rs`.
+    pub(crate) second: Arc<dyn DiskFile>,
     pub(crate) capacity: u64,
     pub(crate) position: u64,
     pub(crate) chain: u32,
@@ -76,55 +74,82 @@ struct Pending {
     header: FrameHeader,
 }
 
-/// A frame that is on its way to the readers.
-struct Shown {
-    first_seq: u64,
-    position: u32,
-    bytes: Bytes,
-    placed: Placed,
-}
-
 impl Writer {
     pub(crate) fn new(engine: Arc<Engine>, segment: OpenSegment) -> Self {
         let (next_seq, last_append_ms) = {
             let state = engine.read();
             (state.next_seq, state.last_append_ms)
         };
-        let synced_to = segment.position;
-        Self { engine, segment, next_seq, synced_to, last_append_ms, publishers: 0, failed: None }
+        engine.flights.set_synced(segment.position);
+        let (ahead, begun) = (Ahead::default(), Vec::new());
+        Self { engine, segment, next_seq, last_append_ms, ahead, begun }
     }
 
-    /// How many requests are worth waiting for: as many as there are publishers. Fewer, while the
-    /// others encode, would come to the same where a sync is quick, and to twice the syncs where
-    /// it is slow.
-    pub(crate) const fn wanted(&self) -> usize {
-        self.publishers
-    }
-
-    /// Serves requests in order; appends that follow each other share a frame.
-    pub(crate) fn commit(&mut self, requests: Vec<Request>) {
+    /// Serves requests in order; appends that follow each other share a frame. What comes last may
+    /// still have to be synced, by whoever gets it.
+    pub(crate) fn begin(&mut self, requests: Vec<Request>) -> Option<Begun> {
         let mut appends = Vec::new();
         for request in requests {
             match request {
-                Request::Append { batch, answer } if batch.taken_at.is_none() => {
-                    appends.push((batch, answer));
+                Request::Append { batch, answers } if batch.taken_at.is_none() => {
+                    appends.push((batch, answers));
                 }
-                Request::Append { batch, answer } => {
+                Request::Append { batch, answers } => {
                     self.append(mem::take(&mut appends));
-                    self.append(vec![(batch, answer)]);
+                    self.append(vec![(batch, answers)]);
                 }
                 other => {
                     self.append(mem::take(&mut appends));
+                    self.drain();
                     self.commit_catalog(other);
+                    self.ahead.clear();
+                    self.engine.waiting.wake_all();
                 }
             }
         }
-        self.append(appends);
+        self.begin_append(appends)
     }
 
-    fn append(&mut self, appends: Vec<(Batch, AppendAnswer)>) {
+    /// The same, to the end.
+    pub(crate) fn commit(&mut self, requests: Vec<Request>) {
+        if let Some(begun) = self.begin(requests) {
+            begun.finish(&self.engine, &*self.segment.file);
+        }
+    }
+
+    /// Writes what was asked for, and leaves it unsynced until [`Self::drain`].
+    pub(crate) fn begin_only(&mut self, requests: Vec<Request>) {
+        match self.begin(requests) {
+            Some(begun) if begun.sync_to.is_some() => self.begun.push(begun),
+            Some(begun) => begun.land(&self.engine, Ok(())),
+            None => {}
+        }
+    }
+
+    /// Nothing is on its way when this returns.
+    pub(crate) fn drain(&mut self) {
+        // The newest first: its sync speaks for those before it.
+        for begun in mem::take(&mut self.begun).into_iter().rev() {
+            begun.finish(&self.engine, &*self.segment.file);
+        }
+        self.engine.flights.drain();
+    }
+
+    /// The open file by which one of the threads syncs.
+    pub(crate) fn file_of(&self, thread: usize) -> Arc<dyn DiskFile> {
+        Arc::clone(if thread == 0 { &self.segment.file } else { &self.segment.second })
+    }
+
+    fn append(&mut self, appends: Vec<(Batch, AppendAnswers)>) {
+        if let Some(begun) = self.begin_append(appends) {
+            begun.finish(&self.engine, &*self.segment.file);
+        }
+    }
+
+    /// Writes a frame of appends.
+    fn begin_append(&mut self, appends: Vec<(Batch, AppendAnswers)>) -> Option<Begun> {
         if appends.is_empty() {
-            return;
+            return None;
         }
         let system = appends.iter().all(|(batch, _)| batch.system);
         let appended_at = match appends.first().and_then(|(batch, _)| batch.taken_at) {
@@ -132,52 +157,72 @@ impl Writer {
             None => self.append_time(),
         };
         let engine = Arc::clone(&self.engine);
+        if engine.flights.is_empty() {
+            self.ahead.clear();
+        }
         let events = appends.iter().map(|(batch, _)| batch.entries.len()).sum();
-        let mut placement = Placement::new(&engine, self.next_seq, events);
-        let mut waiting = Vec::with_capacity(appends.len());
-        for (batch, answer) in appends {
-            let durability = batch.durability;
-            match self.refusal().map_or_else(|| placement.place(batch), Err) {
-                Ok(()) => waiting.push(Waiting { receipts: Vec::new(), durability, answer }),
-                Err(error) => answer.give(Err(error)),
+        let mut placement = Placement::new(&engine, &self.ahead, self.next_seq, events);
+        let mut answering = Vec::with_capacity(appends.len());
+        for (batch, answers) in appends {
+            if let Some(error) = self.refusal() {
+                answers.give_each(|_| Some(Err(error.clone())));
+            } else if placement.place(batch, |part, error| answers.give_one(part, Err(error))) {
+                answering.push(answers);
             }
         }
-        let durability = waiting.iter().map(|waiting| waiting.durability).max();
-        let durability = durability.unwrap_or(Durability::None);
         let mut placed = placement.finish();
-        let result = if placed.runs.is_empty() {
-            hand_over(&mut waiting, &mut placed.batches);
-            self.sync_for_duplicates(durability)
-        } else {
-            self.write_events(&mut placed, system).and_then(|(position, bytes)| {
-                hand_over(&mut waiting, &mut placed.batches);
-                // Not before: a full disk must not take back a place that was given.
-                answer_unsynced(&mut waiting, appended_at);
-                let first_seq = mem::replace(&mut self.next_seq, placed.next_seq);
-                if durability == Durability::Synced {
-                    self.sync()?;
-                }
-                self.publishers = waiting.len() + self.engine.queue.len();
-                let shown = Shown { first_seq, position, bytes, placed };
-                self.show(shown, || answer_all(mem::take(&mut waiting), &Ok(()), appended_at));
-                Ok(())
-            })
+        let durability = placed.batches.iter().map(|batch| batch.durability).max()?;
+        let written = match placed.runs.as_slice() {
+            [] => Ok(None),
+            _ => self.write_events(&mut placed, system).map(Some),
         };
-        let result = result.map_err(|error| self.note(error));
-        answer_all(waiting, &result, appended_at);
+        let (waiting, receipts) = wait_for(&mut placed.batches, answering);
+        let mut flight = Flight { frame: None, waiting, appended_at };
+        match written {
+            Err(error) => {
+                flight.answer(&Err(self.note(error)));
+                return None;
+            }
+            Ok(None) => {}
+            Ok(Some((position, bytes))) => {
+                // Not before: a full disk must not take back a place that was given; nor must a
+                // frame before this one whose sync fails.
+                if engine.flights.is_empty() {
+                    flight.answer_unsynced();
+                }
+                self.ahead.note(&placed);
+                let first_seq = mem::replace(&mut self.next_seq, placed.next_seq);
+                flight.frame = Some(Arc::new(Frame {
+                    segment: self.segment.name,
+                    position,
+                    bytes,
+                    first_seq,
+                    append_ms: self.last_append_ms,
+                    placed,
+                    receipts,
+                    ids: OnceLock::new(),
+                }));
+            }
+        }
+        let publishers = flight.publishers();
+        // A duplicate of an event that is only written so far must not be called synced; nor must
+        // such an event supersede one that is.
+        let unsynced = engine.flights.synced_to() < self.segment.position;
+        let sync_to =
+            (durability == Durability::Synced && unsynced).then_some(self.segment.position);
+        Some(Begun { number: engine.flights.depart(flight), sync_to, publishers })
     }
 
-    /// A duplicate of an event that is only written so far must not be called synced; nor must
-    /// such an event supersede one that is.
-    fn sync_for_duplicates(&mut self, durability: Durability) -> Result<(), WriteError> {
-        if durability == Durability::Synced && self.synced_to < self.segment.position {
+    /// What is written is to be durable when this returns. Nothing may be on its way.
+    fn sync_all(&mut self) -> Result<(), WriteError> {
+        if self.engine.flights.synced_to() < self.segment.position {
             self.sync()?;
         }
         Ok(())
     }
 
     fn refusal(&self) -> Option<AppendError> {
-        self.failed.clone().map(AppendError::StorageFailed)
+        self.engine.flights.failure().map(AppendError::StorageFailed)
     }
 
     /// Append times never go back, whatever the clock does.
@@ -208,7 +253,7 @@ impl Writer {
             count: (placed.next_seq - self.next_seq) as u32,
             first_seq: self.next_seq,
             append_ms: self.last_append_ms,
-            synced_to: self.synced_to,
+            synced_to: self.engine.flights.synced_to(),
             previous_crc: self.segment.chain,
             position: self.segment.position as u32,
         };
@@ -247,34 +292,6 @@ impl Writer {
         bytes
     }
 
-    /// Lets readers see a frame. Publishers are answered first, and go on while the index takes it
-    /// up; whoever reads now waits until it has, so that nobody misses what he was told is there.
-    fn show(&self, shown: Shown, answer: impl FnOnce()) {
-        let mut state = self.engine.write();
-        answer();
-        let state = &mut *state;
-        let Shown { first_seq, position, bytes, placed } = shown;
-        let append_ms = self.last_append_ms;
-        state.next_seq = self.next_seq;
-        state.last_append_ms = append_ms;
-        state.active.first_ms.get_or_insert(append_ms);
-        state.active.end_position = self.segment.position;
-        state.active.index.add_frame(FrameSample { seq: first_seq, append_ms, position });
-        let entries = placed.batches.iter().flat_map(|batch| &batch.entries);
-        let indexed = entries.filter(|entry| entry.fresh).map(|entry| Indexed {
-            position: position + entry.start,
-            id: entry.id,
-            id_hash: entry.id_hash,
-            key_hash: entry.key_hash(),
-        });
-        state.active.index.add(&placed.runs, indexed);
-        state.tail.push(self.segment.name, position, bytes);
-        state.recent.note(&state.catalog, placed.ends.iter().map(|(end, _)| end.lane));
-        for (end, greatest_id) in &placed.ends {
-            state.catalog.advance(end.lane, end.next, *greatest_id);
-        }
-    }
-
     /// Writes a frame at the end of the segment, without a sync.
     fn write(&mut self, pending: Pending) -> Result<Bytes, WriteError> {
         let Pending { mut bytes, header } = pending;
@@ -285,15 +302,10 @@ impl Writer {
         Ok(bytes.into())
     }
 
+    /// Syncs the segment, with nothing on its way.
     fn sync(&mut self) -> Result<(), WriteError> {
-        // Never tried again: after a failed sync the kernel may call lost pages clean.
-        #[cfg(feature = "planted-bugs")]
-        if let Some(result) = crate::planted::sync(&self.engine.site.options, &*self.segment.file) {
-            self.synced_to = self.segment.position;
-            return result.map_err(WriteError::Failed);
-        }
-        self.segment.file.sync_data().map_err(WriteError::Failed)?;
-        self.synced_to = self.segment.position;
+        sync(&self.engine.site.options, &*self.segment.file).map_err(WriteError::Failed)?;
+        self.engine.flights.set_synced(self.segment.position);
         Ok(())
     }
 
@@ -320,6 +332,11 @@ impl Writer {
 
     fn roll_to(&mut self, bytes: u64, segment_bytes: u64) -> Result<(), WriteError> {
         let engine = Arc::clone(&self.engine);
+        // What is on its way belongs to the segment that is left.
+        self.drain();
+        if let Some(text) = engine.flights.failure() {
+            return Err(WriteError::Failed(io::Error::other(text)));
+        }
         let name = SegmentName { base: self.next_seq, generation: 0 };
         if name.base == self.segment.name.base {
             return self.replace_empty(bytes);
@@ -351,7 +368,7 @@ impl Writer {
             holes: Vec::new(),
         }));
         drop(state);
-        self.synced_to = segment.position;
+        engine.flights.set_synced(segment.position);
         self.segment = segment;
         engine.site.upkeep.ring();
         Ok(())
@@ -368,7 +385,7 @@ impl Writer {
         state.active.file = Arc::clone(&segment.file);
         state.active.end_position = segment.position;
         drop(state);
-        self.synced_to = segment.position;
+        engine.flights.set_synced(segment.position);
         self.segment = segment;
         Ok(())
     }
@@ -395,14 +412,14 @@ impl Writer {
         self.sync()
     }
 
-    const fn empty_frame(&self, kind: FrameKind) -> FrameHeader {
+    fn empty_frame(&self, kind: FrameKind) -> FrameHeader {
         FrameHeader {
             kind,
             body_bytes: 0,
             count: 0,
             first_seq: self.next_seq,
             append_ms: self.last_append_ms,
-            synced_to: self.synced_to,
+            synced_to: self.engine.flights.synced_to(),
             previous_crc: self.segment.chain,
             position: self.segment.position as u32,
         }
@@ -415,7 +432,8 @@ impl Writer {
     }
 
     fn leave_word(&self, kind: FrameKind) {
-        if self.failed.is_some() || self.synced_to < self.segment.position {
+        let flights = &self.engine.flights;
+        if flights.failure().is_some() || flights.synced_to() < self.segment.position {
             return;
         }
         let mut bytes = [0; FRAME_HEADER_BYTES];
@@ -429,7 +447,8 @@ impl Writer {
     /// Syncs what is written, for a log that closes. A segment with much in it is sealed, so that
     /// whoever opens the log next has little to read.
     pub(crate) fn close(&mut self) {
-        if self.failed.is_some() {
+        self.drain();
+        if self.engine.flights.failure().is_some() {
             return;
         }
         let small = self.engine.site.options.segment_bytes_min;
@@ -454,8 +473,7 @@ impl Writer {
             WriteError::NoSpace => AppendError::NoSpace,
             WriteError::Failed(error) => {
                 let text = error.to_string();
-                self.failed = Some(text.clone());
-                self.engine.note_failure(&text);
+                self.engine.fail(&text);
                 AppendError::StorageFailed(text)
             }
         }
@@ -471,7 +489,7 @@ impl Writer {
                 answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
             }
             Request::Sync { answer } => {
-                let synced = self.sync_for_duplicates(Durability::Synced);
+                let synced = self.sync_all();
                 answer.give(synced.map_err(|error| self.note(error)));
             }
             Request::Trim { starts, answer } => {
@@ -556,36 +574,63 @@ impl Writer {
     }
 }
 
-/// One who is to be answered.
-struct Waiting {
-    /// Empty until the frame is written.
-    receipts: Vec<Receipt>,
-    durability: Durability,
-    answer: AppendAnswer,
+/// Those who wait for batches, with their receipts.
+fn wait_for(
+    batches: &mut [Batch],
+    answering: Vec<AppendAnswers>,
+) -> (Vec<Waiting>, Vec<Arc<Vec<Receipt>>>) {
+    let mut receipts = Vec::with_capacity(batches.len());
+    let waiting = batches.iter_mut().zip(answering).map(|(batch, answers)| {
+        let of_batch = Arc::new(mem::take(&mut batch.receipts));
+        receipts.push(Arc::clone(&of_batch));
+        let (parts, durability) = (mem::take(&mut batch.parts), batch.durability);
+        Waiting { receipts: of_batch, parts, durability, answers }
+    });
+    (waiting.collect(), receipts)
 }
 
-/// Gives the receipts of each batch to the one who waits for it.
-fn hand_over(waiting: &mut [Waiting], batches: &mut [Batch]) {
-    for (waiting, batch) in waiting.iter_mut().zip(batches) {
-        waiting.receipts = mem::take(&mut batch.receipts);
+/// Never tried again: after a failed sync the kernel may call lost pages clean.
+fn sync(options: &Options, file: &dyn DiskFile) -> io::Result<()> {
+    #[cfg(feature = "planted-bugs")]
+    if let Some(result) = crate::planted::sync(options, file) {
+        return result;
     }
+    let _ = options;
+    file.sync_data()
 }
 
-/// Answers those who asked for nothing more than a place, and leaves the others.
-fn answer_unsynced(waiting: &mut Vec<Waiting>, appended_at: Timestamp) {
-    let asks_little = |waiting: &mut Waiting| waiting.durability == Durability::None;
-    let placed = waiting.extract_if(.., asks_little);
-    placed.for_each(|waiting| waiting.answer(&Ok(()), appended_at));
+/// A frame that is written, and what is left to do.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    number: u64,
+    /// Where it ends, if somebody asked for a sync.
+    sync_to: Option<u64>,
+    pub(crate) publishers: usize,
 }
 
-fn answer_all(waiting: Vec<Waiting>, result: &Result<(), AppendError>, appended_at: Timestamp) {
-    waiting.into_iter().for_each(|waiting| waiting.answer(result, appended_at));
-}
+impl Begun {
+    /// Syncs the frame if need be.
+    pub(crate) fn sync(&self, engine: &Engine, file: &dyn DiskFile) -> io::Result<()> {
+        match self.sync_to {
+            Some(_) => sync(&engine.site.options, file),
+            None => Ok(()),
+        }
+    }
 
-impl Waiting {
-    fn answer(self, result: &Result<(), AppendError>, appended_at: Timestamp) {
-        let Self { receipts, durability, answer } = self;
-        answer.give(result.clone().map(|()| Appended { receipts, appended_at, durability }));
+    /// Readers see the frame and publishers are answered, as soon as it is their turn.
+    pub(crate) fn land(self, engine: &Engine, synced: io::Result<()>) {
+        let result = synced.map(|()| self.sync_to).map_err(|error| {
+            let text = error.to_string();
+            engine.note_failure(&text);
+            text
+        });
+        engine.flights.land(self.number, result, |frame, answer| engine.show(frame, answer));
+        engine.waiting.wake_all();
+    }
+
+    fn finish(self, engine: &Engine, file: &dyn DiskFile) {
+        let synced = self.sync(engine, file);
+        self.land(engine, synced);
     }
 }
 

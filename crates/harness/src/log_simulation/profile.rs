@@ -58,6 +58,8 @@ pub struct Profile {
     pub batch_events_max: u64,
     /// Most batches that wait for one commit.
     pub waiting_max: u64,
+    /// Thousandths of appends behind which others are written before they are synced.
+    pub overlaps: u64,
     /// Largest payload text.
     pub payload_bytes_max: u64,
     /// Different keys.
@@ -94,6 +96,7 @@ const PLAIN: Profile = Profile {
     cleaning: CleaningStyle::Keep,
     batch_events_max: 4,
     waiting_max: 3,
+    overlaps: 100,
     payload_bytes_max: 400,
     keys: 8,
     keyed: 700,
@@ -150,6 +153,7 @@ impl Profile {
             ]),
             batch_events_max: *random.pick(&[1, 3, 8, 20]),
             waiting_max: *random.pick(&[1, 2, 5]),
+            overlaps: *random.pick(&[0, 100, 500]),
             payload_bytes_max: *random.pick(&[40, 400, 1500]),
             keys: *random.pick(&[1, 3, 10, 100]),
             keyed: *random.pick(&[0, 500, 1000]),
@@ -177,6 +181,7 @@ impl Profile {
             Self { batch_events_max: 40, payload_bytes_max: 60, ..script("large batches") },
             Self { payload_bytes_max: 3500, ..script("large events") },
             Self { waiting_max: 12, ..script("many publishers") },
+            Self { waiting_max: 4, overlaps: 500, ..script("frames written beside a sync") },
             Self { topics: 8, partitions_max: 4, ..script("many topics") },
             Self { spare_segments: 0, ..script("no spare segments") },
             Self { spare_segments: 3, segment_bytes_max: 4096, ..script("many spare segments") },

@@ -28,6 +28,7 @@ pub struct Tally {
     pub segments_cleaned: u64,
     pub events_checked: u64,
     pub look_ups: u64,
+    pub overlaps: u64,
 }
 
 impl Tally {
@@ -47,6 +48,7 @@ impl Tally {
         self.segments_cleaned += other.segments_cleaned;
         self.events_checked += other.events_checked;
         self.look_ups += other.look_ups;
+        self.overlaps += other.overlaps;
     }
 }
 
@@ -80,6 +82,8 @@ pub struct Session {
     pub(super) submitted: Vec<Draft>,
     pub(super) log: Option<Subject>,
     pub(super) waiting: Vec<Waiting>,
+    /// Something of what waits is written already, and not synced.
+    pub(super) written_ahead: bool,
     /// The log has said that its storage failed.
     pub(super) poisoned: bool,
     /// The disk may be full.
@@ -121,6 +125,7 @@ impl Session {
             submitted: Vec::new(),
             log: None,
             waiting: Vec::new(),
+            written_ahead: false,
             poisoned: false,
             crowded: false,
             latest_ms: start,
@@ -144,6 +149,7 @@ impl Session {
             submitted: self.submitted.clone(),
             log: None,
             waiting: Vec::new(),
+            written_ahead: false,
             poisoned: false,
             crowded: false,
             latest_ms: self.latest_ms,

@@ -104,10 +104,33 @@ impl Session {
         };
         let ticket = log.append(&batch);
         self.waiting.push(Waiting::Append(batch, ticket));
+        if self.random.chance(self.profile.overlaps) {
+            return self.overlap();
+        }
         if self.waiting.len() as u64 >= self.profile.waiting_max {
             return self.commit();
         }
         Ok(Running::Yes)
+    }
+
+    /// Writes what waits, and more behind it, before any of it is synced: as threads do, of which one
+    /// writes while the other syncs.
+    fn overlap(&mut self) -> Result<Running, Violation> {
+        for _ in 0..=self.random.below(2) {
+            let batch = self.batch();
+            let Some(log) = &self.log else {
+                return Ok(Running::No);
+            };
+            self.disk.note(|| format!("WRITE {} requests", self.waiting.len()));
+            self.written_ahead = true;
+            log.write_waiting();
+            if batch.drafts.iter().all(|draft| log.knows(draft.topic)) {
+                let ticket = log.append(&batch);
+                self.waiting.push(Waiting::Append(batch, ticket));
+            }
+        }
+        self.tally.overlaps += 1;
+        self.commit()
     }
 
     fn batch(&mut self) -> Batch {
@@ -172,6 +195,7 @@ impl Session {
             return Ok(Running::No);
         };
         let fate = self.fate_of_failed(&log);
+        self.written_ahead = false;
         let failed = log.has_failed();
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
@@ -193,7 +217,8 @@ impl Session {
     /// What has become of requests that are answered with a failure of the storage.
     fn fate_of_failed(&self, log: &Subject) -> Fate {
         let before_the_write = !matches!(self.disk.fired(), Some(Call::Write | Call::SyncData));
-        if self.poisoned || !log.has_failed() || (self.disk.is_off() && before_the_write) {
+        let nothing_written = before_the_write && !self.written_ahead;
+        if self.poisoned || !log.has_failed() || (self.disk.is_off() && nothing_written) {
             return Fate::Refused;
         }
         Fate::Open

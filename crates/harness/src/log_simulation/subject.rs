@@ -106,6 +106,10 @@ impl Subject {
         self.log.append(&Append { events, durability, expect })
     }
 
+    pub(super) fn write_waiting(&self) {
+        self.log.write_waiting();
+    }
+
     pub(super) fn commit_waiting(&self) {
         self.log.commit_waiting();
     }

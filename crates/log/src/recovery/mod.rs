@@ -222,6 +222,7 @@ impl Opening {
         let segment = OpenSegment {
             name: found.name,
             salt: found.salt,
+            second: roll::opened_again(&self.site, &name, &found.file)?,
             file: Arc::clone(&found.file),
             capacity,
             position: end,

@@ -44,13 +44,13 @@ pub(super) fn holds(held: Vec<(Lane, Offset)>) -> log::Holds {
 
 impl From<log::Appended> for Appended {
     fn from(appended: log::Appended) -> Self {
-        let receipt = |receipt: log::Receipt| Receipt {
+        let receipt = |receipt: &log::Receipt| Receipt {
             lane: lane(receipt.lane),
             offset: receipt.offset,
             duplicate: receipt.duplicate,
         };
         Self {
-            receipts: appended.receipts.into_iter().map(receipt).collect(),
+            receipts: appended.receipts.iter().map(receipt).collect(),
             appended_at: appended.appended_at,
             durability: appended.durability,
         }
