@@ -84,23 +84,16 @@ impl Race {
     }
 
     fn ack(&mut self, deliver: &Deliver, outputs: &mut Vec<Output>) {
-        self.acked += deliver.events.len() as u64;
+        self.acked += deliver.count();
         self.acks.clear();
-        let tokens = deliver.events.iter().map(|event| deliver.token(*event));
+        let tokens = deliver.events().map(|event| deliver.token(event));
         match self.style {
             Style::Tokens => self.acks.extend(tokens.map(Ack::Token)),
             Style::Ranges => {
-                let mut spans: Vec<Span> = Vec::new();
-                for event in &deliver.events {
-                    match spans.last_mut() {
-                        Some(last) if last.to == event.offset => last.to += 1,
-                        _ => spans.push(Span { from: event.offset, to: event.offset + 1 }),
-                    }
-                }
-                self.acks.extend(spans.into_iter().map(|span| Ack::Range {
+                self.acks.extend(deliver.runs.iter().map(|run| Ack::Range {
                     lane: LANE,
                     epoch: deliver.epoch,
-                    span,
+                    span: Span { from: run.from, to: run.to },
                 }));
             }
         }

@@ -66,17 +66,17 @@ impl Group {
 
     /// Keeps the durable horizon ahead of the fetch position.
     fn push_horizon(&mut self, at: LaneRef) {
-        let ahead = u64::from(self.options.horizon_events);
+        let least = u64::from(self.options.horizon_events);
+        let anybody_takes = self.members.room > 0;
         let Some(lane) = self.lanes.get_mut(at) else {
             return;
         };
-        let next = lane.next();
         if lane.exact {
             // Not used; nothing is ever fresh.
             lane.horizon.durable = u64::MAX;
-        } else if lane.horizon.requested < next.saturating_add(ahead / 2) {
-            lane.horizon.requested = next.saturating_add(ahead);
+        } else if lane.push_horizon(least, anybody_takes) {
             lane.unsaved.want_horizon();
+            self.horizons += 1;
             let (epoch, to) = (lane.epoch, lane.horizon.requested);
             let lane = at;
             self.ledger.after_next(Pending::Horizon { lane, epoch, to });
@@ -158,8 +158,9 @@ impl Group {
             recordings_max: u32::try_from(self.members.room).unwrap_or(u32::MAX),
             in_order,
             unrecorded: false,
+            taken: 0,
             taken_bytes: 0,
-            deliveries: Vec::with_capacity(member.room().min(batch).min(lane.backlog()) as usize),
+            runs: Vec::new(),
             recordings: Vec::new(),
         };
         #[cfg(feature = "planted-bugs")]
@@ -167,7 +168,7 @@ impl Group {
             grant.unrecorded = true;
         }
         lane.lend(&mut grant);
-        let progress = !grant.deliveries.is_empty() || !grant.recordings.is_empty();
+        let progress = !grant.runs.is_empty() || !grant.recordings.is_empty();
         // A lane that gave nothing comes back when a save or a time says so, not before.
         lane.active = !progress;
         self.deliver(at, grant, outputs);

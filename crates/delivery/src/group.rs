@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::acknowledgement::Question;
 use crate::input::{Input, LaneStart, StartFrom};
-use crate::lane::Lane;
+use crate::lane::{Horizon, Lane};
 use crate::lane_table::{LaneRef, LaneTable};
 use crate::limits::{OFFSET_MAX, TIME_MS_MAX};
 use crate::member::MemberTable;
@@ -88,6 +88,8 @@ pub struct Group {
     /// Events read and ready, in all lanes.
     pub(crate) backlog: u64,
     pub(crate) fetches: u64,
+    /// Horizons asked for.
+    pub(crate) horizons: u64,
     pub(crate) timers: Timers,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
@@ -111,6 +113,7 @@ impl Group {
             draining: Vec::new(),
             backlog: 0,
             fetches: 0,
+            horizons: 0,
             timers: Timers::default(),
             ledger: Ledger::default(),
             counters: Counters::default(),
@@ -205,8 +208,7 @@ impl Group {
             StartFrom::Offset(offset) => {
                 lane.floor = offset.min(tail);
                 lane.walk = lane.floor;
-                lane.horizon.durable = lane.floor;
-                lane.horizon.requested = lane.floor;
+                lane.horizon = Horizon::at(lane.floor);
                 // The start itself must last, or what comes between now and a crash is lost.
                 lane.unsaved.begin(0, lane.floor);
                 lane.unsaved.push(Change::Floor(lane.floor));
@@ -297,6 +299,12 @@ impl Group {
     /// What the group has done.
     pub const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// How often first deliveries were to be let further ahead, which the next save does. Where it
+    /// has changed, that save should not wait for company: those who are fast wait for it.
+    pub const fn horizons(&self) -> u64 {
+        self.horizons
     }
 
     /// The options it was made with.

@@ -2,6 +2,8 @@
 //! list threaded through their slots. Two keys with the same hash share a line, which delays
 //! but never reorders.
 
+use hashbrown::hash_map::Entry;
+
 use crate::lane::Lane;
 use crate::slot::{Slot, Standing};
 
@@ -27,11 +29,11 @@ impl Lane {
     /// A fetched event of `key` arrives at the end of the line. Whether it is in play at once.
     pub(crate) fn key_arrives(&mut self, key: u64, offset: u64) -> bool {
         let line = match self.keys.entry(key) {
-            hashbrown::hash_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
                 entry.insert(KeyLine::led_by(offset));
                 return true;
             }
-            hashbrown::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Occupied(entry) => entry.into_mut(),
         };
         let before = line.last;
         line.last = offset;
@@ -53,7 +55,10 @@ impl Lane {
     fn next_in_line(&mut self, key: u64) -> Option<u64> {
         let waiting = self.released_in_line(key);
         let parked = self.is_parked_before(key, NONE);
-        let line = self.keys.get_mut(&key)?;
+        let Entry::Occupied(mut entry) = self.keys.entry(key) else {
+            return None;
+        };
+        let line = entry.get_mut();
         if let Some(offset) = waiting {
             line.active = offset;
             return Some(offset);
@@ -63,7 +68,7 @@ impl Lane {
             return None;
         }
         if line.first == NONE {
-            self.keys.remove(&key);
+            entry.remove();
             return None;
         }
         let offset = line.first;

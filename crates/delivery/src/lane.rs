@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use crate::group::Counters;
 use crate::hash::NumberMap;
 use crate::key_order::KeyLine;
-use crate::limits::OFFSET_MAX;
+use crate::limits::{HORIZON_DOUBLINGS_MAX, OFFSET_MAX};
 use crate::options::{GroupOptions, Ordered};
 use crate::place::LaneId;
 use crate::rebalance::Owner;
@@ -32,6 +32,16 @@ use crate::watermark::SpanSet;
 pub(crate) struct Horizon {
     pub(crate) durable: u64,
     pub(crate) requested: u64,
+    /// Events waited for nothing else since it was last requested.
+    pub(crate) is_short: bool,
+    /// How often the distance to it was doubled for those who are fast.
+    pub(crate) doublings: u32,
+}
+
+impl Horizon {
+    pub(crate) fn at(offset: u64) -> Self {
+        Self { durable: offset, requested: offset, ..Self::default() }
+    }
 }
 
 /// What the lane needs from the group.
@@ -142,7 +152,7 @@ impl Lane {
         self.owner.generation = state.generation;
         self.floor = state.floor.min(OFFSET_MAX);
         self.walk = self.floor;
-        self.horizon = Horizon { durable: state.horizon, requested: state.horizon };
+        self.horizon = Horizon::at(state.horizon);
         // An event that did not exist cannot have been delivered.
         self.implied_below = state.horizon.min(self.tail);
         self.finished_ahead = state.acked;
@@ -188,6 +198,24 @@ impl Lane {
         }
         let index = usize::try_from(offset.checked_sub(self.floor)?).ok()?;
         self.slots.get_mut(index)
+    }
+
+    /// Moves the horizon ahead of the fetch position if it is time to, by twice as much as the last
+    /// time if events had to wait for it meanwhile. Whether it does: the next save carries it.
+    pub(crate) fn push_horizon(&mut self, least: u64, anybody_takes: bool) -> bool {
+        let (next, horizon) = (self.next(), &mut self.horizon);
+        horizon.is_short |= anybody_takes && self.fresh > 0 && self.walk >= horizon.durable;
+        if next >= self.tail {
+            horizon.doublings = 0;
+        }
+        if horizon.requested >= next.saturating_add((least << horizon.doublings) / 2) {
+            return false;
+        }
+        if core::mem::take(&mut horizon.is_short) && next < self.tail {
+            horizon.doublings = (horizon.doublings + 1).min(HORIZON_DOUBLINGS_MAX);
+        }
+        horizon.requested = next.saturating_add(least << horizon.doublings);
+        true
     }
 
     /// Events that could go out if somebody took them.

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use crate::group::Group;
 use crate::lane::Lane;
 use crate::lane_table::LaneRef;
-use crate::output::{Deliver, Delivery, Output, Reason};
+use crate::output::{Deliver, Output, Reason, Run};
 use crate::save::{Attempted, Pending};
-use crate::slot::Standing;
+use crate::slot::{Slot, Standing};
 use crate::timer::Due;
 
 /// What one member may get from one lane.
@@ -26,15 +26,33 @@ pub(crate) struct Grant {
     pub(crate) in_order: bool,
     /// Counts are kept in memory only: a planted bug.
     pub(crate) unrecorded: bool,
+    pub(crate) taken: u32,
     pub(crate) taken_bytes: u64,
-    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) runs: Vec<Run>,
     /// Events whose next attempt has to be saved first.
     pub(crate) recordings: Vec<(u64, u16, u16)>,
 }
 
 impl Grant {
     fn is_used_up(&self) -> bool {
-        self.deliveries.len() as u32 >= self.events || self.taken_bytes >= self.bytes
+        self.taken >= self.events || self.taken_bytes >= self.bytes
+    }
+
+    /// Takes an event on lease.
+    fn take(&mut self, offset: u64, slot: &mut Slot) {
+        slot.standing = Standing::Out;
+        slot.member = self.seat;
+        slot.lease_ms = self.lease_ms;
+        slot.deadline = self.now + u64::from(self.lease_ms);
+        self.taken += 1;
+        self.taken_bytes += u64::from(slot.bytes);
+        let Slot { attempt, round, .. } = *slot;
+        match self.runs.last_mut() {
+            Some(run) if (run.to, run.attempt, run.round) == (offset, attempt, round) => {
+                run.to += 1
+            }
+            _ => self.runs.push(Run { from: offset, to: offset + 1, attempt, round }),
+        }
     }
 }
 
@@ -108,31 +126,30 @@ impl Lane {
 
     fn lend_fresh(&mut self, grant: &mut Grant) {
         let end = self.horizon.durable.min(self.next());
-        while self.fresh > 0 && self.walk < end && !grant.is_used_up() {
+        if self.walk >= end {
+            return;
+        }
+        let (first, last) = ((self.walk - self.floor) as usize, (end - self.floor) as usize);
+        for slot in self.slots.range_mut(first..last) {
+            if self.fresh == 0 || grant.is_used_up() {
+                return;
+            }
             let offset = self.walk;
             self.walk += 1;
-            let Some(slot) = self.slots.get_mut((offset - self.floor) as usize) else {
-                return;
-            };
             if slot.standing == Standing::Fresh {
                 slot.attempt = 1;
                 self.fresh -= 1;
-                self.lend_one(offset, grant);
+                self.out += 1;
+                grant.take(offset, slot);
             }
         }
     }
 
     fn lend_one(&mut self, offset: u64, grant: &mut Grant) {
-        let Some(slot) = self.slot_mut(offset) else {
-            return;
-        };
-        slot.standing = Standing::Out;
-        slot.member = grant.seat;
-        slot.lease_ms = grant.lease_ms;
-        slot.deadline = grant.now + u64::from(grant.lease_ms);
-        grant.taken_bytes += u64::from(slot.bytes);
-        grant.deliveries.push(Delivery { offset, attempt: slot.attempt, round: slot.round });
-        self.out += 1;
+        if let Some(slot) = self.slot_mut(offset) {
+            grant.take(offset, slot);
+            self.out += 1;
+        }
     }
 
     /// Offsets in `[from, to)` that are out and satisfy `over`, the window's and the released.
@@ -183,31 +200,29 @@ impl Group {
                 round,
             }));
         }
-        let lowest = grant.deliveries.iter().map(|d| d.offset).min();
-        let highest = grant.deliveries.iter().map(|d| d.offset).max();
-        let (Some(from), Some(last), Some(member)) =
-            (lowest, highest, self.members.get(grant.seat))
+        let lowest = grant.runs.iter().map(|run| run.from).min();
+        let highest = grant.runs.iter().map(|run| run.to).max();
+        let (Some(from), Some(to), Some(member)) = (lowest, highest, self.members.get(grant.seat))
         else {
             return;
         };
         let deadline = grant.now + u64::from(grant.lease_ms);
-        let to = last + 1;
         self.timers.add(deadline, Due::Leases { lane: at, from, to });
-        let count = grant.deliveries.len() as u32;
-        let again = grant.deliveries.iter().filter(|d| d.attempt > 1).count();
-        self.counters.delivered += u64::from(count);
-        self.counters.redelivered += again as u64;
-        lane.counters.delivered += u64::from(count);
-        lane.counters.redelivered += again as u64;
+        let count = u64::from(grant.taken);
+        let again: u64 = grant.runs.iter().filter(|run| run.attempt > 1).map(Run::count).sum();
+        self.counters.delivered += count;
+        self.counters.redelivered += again;
+        lane.counters.delivered += count;
+        lane.counters.redelivered += again;
         outputs.push(Output::Deliver(Deliver {
             member: member.id,
             lane: lane.id,
             epoch: lane.epoch,
             generation: lane.owner.generation,
             deadline,
-            events: grant.deliveries,
+            runs: grant.runs,
         }));
-        self.members.lend(grant.seat, count, grant.taken_bytes);
+        self.members.lend(grant.seat, grant.taken, grant.taken_bytes);
     }
 
     /// The count of an attempt is durable: the event may go out.

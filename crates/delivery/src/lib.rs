@@ -105,7 +105,8 @@ pub use input::{
 };
 pub use options::{GroupOptions, Mode, OptionsError, Ordered, Park};
 pub use output::{
-    DeadLetter, Deliver, Delivery, Fetch, Output, Ownership, Reason, Refusal, Refused, Reply, Save,
+    DeadLetter, Deliver, Delivery, Fetch, Output, Ownership, Reason, Refusal, Refused, Reply, Run,
+    Save,
 };
 pub use place::{LaneId, MemberId, RequestId, Token};
 #[cfg(feature = "planted-bugs")]

@@ -168,11 +168,16 @@ impl MemberTable {
         self.refresh(seat);
     }
 
-    /// Leases ended. Call [`MemberTable::refresh`] once for all of them.
+    /// A lease ended. Call [`MemberTable::refresh`] once for all of them.
     pub(crate) fn give_back(&mut self, seat: u32, bytes: u32) {
+        self.give_back_many(seat, 1, u64::from(bytes));
+    }
+
+    /// The same for several.
+    pub(crate) fn give_back_many(&mut self, seat: u32, events: u32, bytes: u64) {
         if let Some(member) = self.get_mut(seat) {
-            member.in_flight = member.in_flight.saturating_sub(1);
-            member.bytes = member.bytes.saturating_sub(u64::from(bytes));
+            member.in_flight = member.in_flight.saturating_sub(events);
+            member.bytes = member.bytes.saturating_sub(bytes);
         }
     }
 }

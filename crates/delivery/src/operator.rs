@@ -230,7 +230,7 @@ impl Lane {
         self.parked.retain(|(_, offset)| *offset < to);
         self.horizon = Horizon {
             durable: if self.exact { u64::MAX } else { 0 },
-            requested: to.saturating_add(ahead),
+            ..Horizon::at(to.saturating_add(ahead))
         };
         self.unsaved.push(Change::Seek {
             epoch: self.epoch,

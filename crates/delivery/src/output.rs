@@ -75,8 +75,34 @@ pub struct Deliver {
     pub generation: u32,
     /// When the leases end.
     pub deadline: u64,
-    /// The events.
-    pub events: Vec<Delivery>,
+    /// The events, those that come for the first time in the order of their places.
+    pub runs: Vec<Run>,
+}
+
+/// Events that follow each other, on their way to a member, alike but for their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first one.
+    pub from: u64,
+    /// The offset after the last one.
+    pub to: u64,
+    /// Which delivery of each of them this is, counted from 1.
+    pub attempt: u16,
+    /// How often each had been released from the dead letters before.
+    pub round: u16,
+}
+
+impl Run {
+    /// How many events.
+    pub const fn count(&self) -> u64 {
+        self.to - self.from
+    }
+
+    /// One by one.
+    pub fn events(self) -> impl Iterator<Item = Delivery> {
+        let Self { from, to, attempt, round } = self;
+        (from..to).map(move |offset| Delivery { offset, attempt, round })
+    }
 }
 
 /// One event on its way to a member.
@@ -91,6 +117,16 @@ pub struct Delivery {
 }
 
 impl Deliver {
+    /// How many events.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(Run::count).sum()
+    }
+
+    /// The events, one by one.
+    pub fn events(&self) -> impl Iterator<Item = Delivery> {
+        self.runs.iter().flat_map(|run| run.events())
+    }
+
     /// The token of one of its events.
     pub const fn token(&self, delivery: Delivery) -> Token {
         Token {

@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use crate::group::Group;
-use crate::input::Page;
+use crate::input::{Found, Page};
 use crate::lane::{Lane, Reading};
 use crate::lane_table::LaneRef;
-use crate::limits::{FETCH_EVENTS_MAX, FETCH_EVENTS_MIN, FETCH_RETRY_MS, OFFSET_MAX};
+use crate::limits::{FETCH_EVENTS, FETCH_RETRY_MS, OFFSET_MAX};
 use crate::options::Mode;
 use crate::output::{Fetch, Output};
 use crate::place::LaneId;
+use crate::slot::{Slot, Standing};
 use crate::timer::Due;
 
 impl Group {
@@ -37,10 +38,7 @@ impl Group {
                 continue;
             }
             let free = u64::from(window) - lane.slots.len() as u64;
-            let max = room
-                .clamp(u64::from(FETCH_EVENTS_MIN), u64::from(FETCH_EVENTS_MAX))
-                .min(free)
-                .min(lane.tail - lane.next()) as u32;
+            let max = u64::from(FETCH_EVENTS).min(free).min(lane.tail - lane.next()) as u32;
             self.fetches += 1;
             let (fetch, from) = (self.fetches, lane.next());
             lane.reading = Reading::Asked { fetch };
@@ -132,24 +130,34 @@ impl Lane {
     /// Takes in as much of a page as the window holds; the rest is read again later. An offset
     /// that the page says nothing about is an error.
     fn take_page(&mut self, page: Page<'_>, window: usize) -> Result<(), u64> {
-        let mut events = page.events.iter().peekable();
+        let end = page.to.min(OFFSET_MAX);
+        let mut events = page.events;
         let mut gaps = page.gaps.iter().peekable();
-        while self.next() < page.to.min(OFFSET_MAX) && self.slots.len() < window {
+        while self.next() < end && self.slots.len() < window {
             let offset = self.next();
             while gaps.next_if(|gap| gap.to <= offset).is_some() {}
             if let Some(gap) = gaps.peek().filter(|gap| gap.from <= offset) {
-                let to = gap.to.min(page.to).min(OFFSET_MAX);
-                self.take_gap(to, window);
+                self.take_gap(gap.to.min(end), window);
                 continue;
             }
             if !self.finished_ahead.is_empty() && self.finished_ahead.contains(offset) {
                 self.push_done();
                 continue;
             }
-            while events.next_if(|event| event.offset < offset).is_some() {}
-            let Some(event) = events.next_if(|event| event.offset == offset) else {
+            while let Some((_, after)) = events.split_first().filter(|(e, _)| e.offset < offset) {
+                events = after;
+            }
+            let to = gaps.peek().map_or(end, |gap| gap.from.min(end));
+            let new = self.push_new(events, to, window);
+            if new > 0 {
+                events = events.get(new..).unwrap_or_default();
+                continue;
+            }
+            let Some((event, after)) = events.split_first().filter(|(e, _)| e.offset == offset)
+            else {
                 return Err(offset);
             };
+            events = after;
             if event.skip {
                 self.push_done();
             } else {
@@ -158,6 +166,41 @@ impl Lane {
         }
         self.forget_ahead();
         Ok(())
+    }
+
+    /// Takes in the first of `events` before `to`, as far as they follow each other and nothing is
+    /// known of them from before, which is the rule; gives how many.
+    fn push_new(&mut self, events: &[Found], to: u64, window: usize) -> usize {
+        let first = self.next();
+        if self.exact
+            || first < self.implied_below
+            || !self.records.is_empty()
+            || !self.finished_ahead.is_empty()
+        {
+            return 0;
+        }
+        let room = usize::try_from(to.saturating_sub(first)).unwrap_or(usize::MAX);
+        let room = room.min(window - self.slots.len());
+        let new = events.iter().zip(first..).take(room);
+        let new = new.take_while(|(event, offset)| event.offset == *offset && !event.skip);
+        let before = self.slots.len();
+        if self.ordered_by_key {
+            for (event, offset) in new {
+                let mut slot = Slot::new(Standing::Fresh).of(event);
+                if event.key.is_none_or(|key| self.key_arrives(key, offset)) {
+                    self.fresh += 1;
+                } else {
+                    slot.standing = Standing::Waiting;
+                }
+                self.slots.push_back(slot);
+            }
+            self.slots.len() - before
+        } else {
+            self.slots.extend(new.map(|(event, _)| Slot::new(Standing::Fresh).of(event)));
+            let count = self.slots.len() - before;
+            self.fresh += count as u32;
+            count
+        }
     }
 
     fn take_gap(&mut self, to: u64, window: usize) {

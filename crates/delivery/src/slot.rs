@@ -1,3 +1,5 @@
+use crate::input::Found;
+
 /// Where an event stands between fetch and done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -67,6 +69,12 @@ impl Slot {
             self.keyed = true;
         }
         self
+    }
+
+    /// With what is known of an event.
+    pub(crate) const fn of(mut self, event: &Found) -> Self {
+        self.bytes = event.bytes;
+        self.with_key(event.key)
     }
 
     pub(crate) fn key(&self) -> Option<u64> {

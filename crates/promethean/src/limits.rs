@@ -16,7 +16,7 @@ pub const SHARED_LANES_MAX: usize = 256;
 /// Least time from one save of a group to the next, if nobody waits for it.
 pub const SAVE_REST_MS: u64 = 1;
 /// How far ahead of what is read deliveries may go without a save: that many events may count one
-/// attempt too many after a crash.
+/// attempt too many after a crash. Four times as many in a group that gets there before the save.
 pub const HORIZON_EVENTS: u32 = 16_384;
 /// First delay before a save that failed is made again.
 pub const SAVE_RETRY_MS: u64 = 50;

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use promethean_delivery::{Ack, Input, MemberId};
+use promethean_delivery::{Ack, Input, MemberId, Run};
 use promethean_event::{
     Event, EventId, Failure, GroupName, NewEvent, Offset, Payload, Timestamp, Topic,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::decode::{DecodeError, WhyUnreadable};
-use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch, Sender};
+use crate::dispatch::{ActiveGroup, GroupFailure, JoinRequest, MemberMessage, OutBatch, OutEvent};
 use crate::error::AckError;
 use crate::limits::UNKNOWN_VERSION_RETRY_MS;
 use crate::metrics::GroupMeters;
@@ -71,8 +71,7 @@ struct BatchInner {
 #[derive(Debug, Clone)]
 pub struct Leased {
     batch: Arc<BatchInner>,
-    number: usize,
-    token: Token,
+    event: OutEvent,
 }
 
 impl Batch {
@@ -108,23 +107,31 @@ impl Batch {
 
     /// One of the events.
     pub fn get(&self, number: usize) -> Option<Leased> {
-        let token = self.inner.out.token(number)?;
-        Some(Leased { batch: Arc::clone(&self.inner), number, token })
+        let event = self.inner.out.get(number)?;
+        Some(Leased { batch: Arc::clone(&self.inner), event })
     }
 
     /// The events.
-    pub fn into_events(self) -> impl ExactSizeIterator<Item = Leased> {
-        (0..self.len()).map(move |number| Leased {
-            batch: Arc::clone(&self.inner),
-            number,
-            // A number below the length has a token.
-            token: self.inner.out.token(number).unwrap_or(NO_TOKEN),
-        })
+    pub fn events(&self) -> impl Iterator<Item = Leased> {
+        let events = self.inner.out.events();
+        events.map(|event| Leased { batch: Arc::clone(&self.inner), event })
+    }
+
+    /// The events, from the first to the last.
+    pub fn into_events(self) -> impl Iterator<Item = Leased> {
+        (0..self.len()).filter_map(move |number| self.get(number))
+    }
+
+    /// Whether the group gets them as they were written, and all can be read for sure.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.inner.as_written && self.inner.out.are_sound()
+    }
+
+    /// What was delivered.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+        self.inner.out.runs()
     }
 }
-
-const NO_TOKEN: Token =
-    Token { lane: promethean_delivery::LaneId::new(0), offset: 0, epoch: 0, attempt: 0, round: 0 };
 
 impl Leased {
     /// The event in the form that the group reads; `None` if it cannot be brought to it:
@@ -151,8 +158,7 @@ impl Leased {
 
     /// Whether the group gets it as it was written, and it can be read for sure.
     pub(crate) fn is_sound(&self) -> bool {
-        self.batch.as_written
-            && self.batch.out.outline(self.number).is_some_and(|outline| outline.is_sound)
+        self.batch.as_written && self.batch.out.is_sound(self.event)
     }
 
     /// The event as it was written, if it is sound.
@@ -162,20 +168,20 @@ impl Leased {
             let (id, ts) = (EventId::from_bytes([0; 16]), self.appended_at());
             let event = NewEvent::new(id, ts, self.batch.topic.clone(), Payload::null());
             let lane = self.batch.out.lane;
-            event.placed(lane.partition, Offset::new(self.token.offset))
+            event.placed(lane.partition, Offset::new(self.event.token.offset))
         })
     }
 
     /// Its payload alone, as it was written.
     pub(crate) fn payload(&self) -> Option<Payload> {
-        let (page, index) = self.batch.out.place(self.number)?;
+        let (page, index) = self.batch.out.place(self.event)?;
         page.payload(index)
     }
 
     /// The event as it was written; `None` if it was stored by a faulty program and makes no
     /// sense.
     pub fn stored(&self) -> Option<Event> {
-        let (page, index) = self.batch.out.place(self.number)?;
+        let (page, index) = self.batch.out.place(self.event)?;
         page.event(index)
     }
 
@@ -200,18 +206,18 @@ impl Leased {
 
     /// When the store took it.
     pub fn appended_at(&self) -> Timestamp {
-        let outline = self.batch.out.outline(self.number);
-        outline.map_or(Timestamp::from_millis(0), |outline| outline.appended_at)
+        let appended_at = self.batch.out.appended_at(self.event);
+        appended_at.unwrap_or(Timestamp::from_millis(0))
     }
 
     /// Names this delivery, and no other.
     pub const fn token(&self) -> Token {
-        self.token
+        self.event.token
     }
 
     /// Which delivery of the event this is, counted from 1.
     pub const fn attempt(&self) -> u16 {
-        self.token.attempt
+        self.event.token.attempt
     }
 
     /// When the lease ends, in epoch milliseconds of the bus's clock.
@@ -299,8 +305,8 @@ impl Seat {
     }
 
     /// Events are done, and nobody waits to hear of it.
-    pub(crate) fn ack_quietly(&self, items: Vec<Ack>, sender: Sender) {
-        self.group.post(self.member, items, sender);
+    pub(crate) fn ack_quietly(&self, items: Vec<Ack>) {
+        self.group.post(self.member, items);
     }
 
     /// An event could not be handled.
@@ -315,7 +321,9 @@ impl Seat {
     /// The lease is to end so long from now.
     pub fn extend(&self, target: Ack, lease_ms: u32) -> Answer {
         let member = self.member;
-        let asked = self.group.ask(|request| Input::Extend { member, request, target, lease_ms });
+        let asked = self.group.ask_about(|request, step| {
+            step(Input::Extend { member, request, target, lease_ms });
+        });
         self.answer(asked)
     }
 
@@ -334,6 +342,11 @@ impl Seat {
         self.group.step(Input::MemberResumed { member: self.member });
     }
 
+    /// Whether deliveries and acks may fail on purpose. For tests.
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.group.site.faults.is_some()
+    }
+
     /// Whether the next delivery is to fail, and what it says. For tests.
     pub(crate) fn planned_failure(&self) -> Option<Failure> {
         let faults = self.group.site.faults.as_ref()?;
@@ -350,7 +363,7 @@ impl Seat {
     }
 
     fn answer(&self, asked: oneshot::Receiver<Reply>) -> Answer {
-        Answer { group: Arc::clone(&self.group), asked }
+        Answer { group: Arc::clone(&self.group), asked, is_awaited: false }
     }
 }
 
@@ -360,6 +373,8 @@ impl Seat {
 pub struct Answer {
     group: Arc<ActiveGroup>,
     asked: oneshot::Receiver<Reply>,
+    /// Somebody waits for it.
+    is_awaited: bool,
 }
 
 impl Future for Answer {
@@ -367,7 +382,11 @@ impl Future for Answer {
     type Output = Result<Reply, AckError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = ready!(Pin::new(&mut self.asked).poll(context));
+        let polled = Pin::new(&mut self.asked).poll(context);
+        if polled.is_pending() && !std::mem::replace(&mut self.is_awaited, true) {
+            self.group.hurry();
+        }
+        let reply = ready!(polled);
         Poll::Ready(reply.map_err(|_| match self.group.failure() {
             Some(failure) => AckError::Failed(failure),
             None => AckError::Unknown,

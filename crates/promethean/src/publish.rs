@@ -14,7 +14,9 @@ use crate::clock::Stopwatch;
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
 use crate::registry::{Checked, DUAL_OF, KnownStamps};
-use crate::store::{Append, AppendError, Appended, Durability, Expectation, TopicDefinition};
+use crate::store::{
+    Append, AppendError, Appended, Durability, Expectation, Receipt, TopicDefinition,
+};
 
 /// Where a published event stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,11 +115,11 @@ impl IntoFuture for Publish {
                 }
             };
             let event = self.event.inspect_err(refused)?;
-            let published = self.bus.publish_since(self.begun, vec![event], self.options).await?;
-            published
-                .into_iter()
-                .next()
-                .ok_or(PublishError::Append(crate::store::AppendError::Empty))
+            let name = (event.id, event.topic.clone());
+            let appended = self.bus.place_since(self.begun, vec![event], self.options).await?;
+            let receipt = appended.receipts.first();
+            let receipt = receipt.ok_or(PublishError::Append(AppendError::Empty))?;
+            Ok(published(name, *receipt, &appended))
         })
     }
 }
@@ -145,36 +147,29 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
-        self.publish_since(Stopwatch::start(), events, options).await
+        let names: Vec<(EventId, Topic)> =
+            events.iter().map(|event| (event.id, event.topic.clone())).collect();
+        let appended = self.place_since(Stopwatch::start(), events, options).await?;
+        let placed = names.into_iter().zip(&appended.receipts);
+        Ok(placed.map(|(name, receipt)| published(name, *receipt, &appended)).collect())
     }
 
-    /// The same, for somebody who has looked at the clock already.
-    async fn publish_since(
+    /// Places events, and says how long it took since somebody looked at the clock.
+    async fn place_since(
         &self,
         begun: Stopwatch,
         events: Vec<NewEvent>,
         options: PublishOptions,
-    ) -> Result<Vec<Published>, PublishError> {
+    ) -> Result<Appended, PublishError> {
         let site = self.inner.groups.site();
         let span = crate::spans::publish(&events);
-        let result = self.hand_over(events, options).instrument(span).await;
+        let result = self.place(events, options).instrument(span).await;
         match &result {
             _ if !site.meters.is_on() => {}
             Ok(_) => site.meters.publish.took(begun.nanos()),
             Err(error) => site.meters.publish.failed(error),
         }
         result
-    }
-
-    async fn hand_over(
-        &self,
-        events: Vec<NewEvent>,
-        options: PublishOptions,
-    ) -> Result<Vec<Published>, PublishError> {
-        let names: Vec<(EventId, Topic)> =
-            events.iter().map(|event| (event.id, event.topic.clone())).collect();
-        let appended = self.place(events, options).await?;
-        Ok(receipts(names, &appended))
     }
 
     /// Checks events against the schemas of their topics and appends them, with the copies that
@@ -333,17 +328,14 @@ impl Bus {
     }
 }
 
-fn receipts(names: Vec<(EventId, Topic)>, appended: &Appended) -> Vec<Published> {
-    let placed = names.into_iter().zip(&appended.receipts);
-    placed
-        .map(|((id, topic), receipt)| Published {
-            id,
-            topic,
-            partition: receipt.lane.partition,
-            offset: receipt.offset,
-            duplicate: receipt.duplicate,
-            appended_at: appended.appended_at,
-            durability: appended.durability,
-        })
-        .collect()
+fn published((id, topic): (EventId, Topic), receipt: Receipt, appended: &Appended) -> Published {
+    Published {
+        id,
+        topic,
+        partition: receipt.lane.partition,
+        offset: receipt.offset,
+        duplicate: receipt.duplicate,
+        appended_at: appended.appended_at,
+        durability: appended.durability,
+    }
 }

@@ -1,6 +1,6 @@
-use promethean_delivery::{Ack, GroupOptions, Reason, Refusal};
+use promethean_delivery::{Ack, GroupOptions, Input, Reason, Refusal, Span};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, LANE};
 
 /// Pitfall 4: refused events come back with a delay, and not for ever.
 #[test]
@@ -109,4 +109,32 @@ fn tokens_do_not_survive_a_crash() {
     assert_ne!(old, new);
     assert_eq!(driver.ack(1, Ack::Token(old)), Some(Err(Refusal::StaleToken)));
     assert_eq!(driver.ack(1, Ack::Token(new)), Some(Ok(1)));
+}
+
+/// Whoever comes to the horizon before it is moved is let further the next time, until it has
+/// caught up.
+#[test]
+fn the_horizon_runs_ahead_of_those_who_are_fast() {
+    let options = GroupOptions { horizon_events: 10, window_events: 20, ..GroupOptions::default() };
+    let mut driver = Driver::with_lane(options);
+    driver.join(1);
+    driver.slow_saves = true;
+    driver.append(&[None; 200]);
+    assert_eq!(driver.taken().len(), 10, "no further than is durable");
+    let mut horizons = Vec::new();
+    for round in 0..10 {
+        driver.save_all();
+        horizons.push(driver.states[&0].horizon);
+        let span = Span { from: round * 20, to: round * 20 + 20 };
+        let acked = Ack::FirstAttempts { lane: LANE, epoch: 0, span };
+        assert_eq!(driver.ack(1, acked), None, "not durable yet");
+    }
+    assert_eq!(horizons[..3], [30, 60, 100]);
+    assert!(horizons.iter().zip(1..).all(|(horizon, round)| *horizon <= round * 20 + 40));
+    driver.save_all();
+    assert_eq!(driver.floor(), 200);
+    driver.slow_saves = false;
+    driver.append(&[None; 60]);
+    driver.feed(Input::Tick);
+    assert!(driver.states[&0].horizon <= 260 + 10);
 }

@@ -182,8 +182,8 @@ impl Driver {
     pub(crate) fn take(&mut self) -> Vec<(u64, Token)> {
         let all = std::mem::take(&mut self.deliveries);
         let tokens = all.iter().flat_map(|deliver| {
-            let events = deliver.events.iter();
-            events.map(|event| (deliver.member.get(), deliver.token(*event)))
+            let events = deliver.events();
+            events.map(|event| (deliver.member.get(), deliver.token(event)))
         });
         tokens.collect()
     }

@@ -14,6 +14,7 @@ mod attempts;
 mod dead_letters;
 
 mod handing_over;
+
 mod nonsense;
 
 mod order;
@@ -21,3 +22,5 @@ mod order;
 mod owners;
 
 mod saves;
+
+mod spans;

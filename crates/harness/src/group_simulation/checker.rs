@@ -175,7 +175,7 @@ impl Checker {
 
     fn delivered(&mut self, deliver: &Deliver) {
         let (member, lane, now) = (deliver.member.get(), deliver.lane.get(), self.now);
-        let count = deliver.events.len();
+        let count = deliver.events().count();
         let in_flight: usize = self
             .lanes
             .values()
@@ -202,11 +202,11 @@ impl Checker {
                 }
             }
         }
-        for event in &deliver.events {
+        for event in deliver.events() {
             self.deliveries += 1;
             let lease = Lease {
                 member,
-                token: deliver.token(*event),
+                token: deliver.token(event),
                 began: now,
                 deadline: deliver.deadline,
             };

@@ -199,7 +199,7 @@ impl World {
             Output::Deliver(deliver) => {
                 let client = self.clients.iter_mut().find(|c| c.id == deliver.member);
                 if let Some(client) = client {
-                    let tokens = deliver.events.iter().map(|event| deliver.token(*event));
+                    let tokens = deliver.events().map(|event| deliver.token(event));
                     client.held.extend(tokens);
                 }
             }

@@ -1,5 +1,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_delivery::{
@@ -41,7 +42,9 @@ pub(crate) struct ActiveGroup {
     pub(crate) meters: Arc<GroupMeters>,
     inner: Mutex<Inner>,
     pub(super) mail: Mutex<Mail>,
-    /// Rung when somebody waits for an answer.
+    /// Whether somebody waits for an answer that the next save brings.
+    awaited: AtomicBool,
+    /// Rung when somebody does.
     pub(super) hurry: Notify,
     /// Rung when everything is durable, for those who wait for the group to get somewhere.
     pub(super) stepped: Notify,
@@ -140,6 +143,7 @@ impl ActiveGroup {
             meters,
             inner: Mutex::new(inner),
             mail: Mutex::default(),
+            awaited: AtomicBool::new(false),
             hurry: Notify::new(),
             stepped: Notify::new(),
             sharing: tokio::sync::Mutex::default(),
@@ -165,11 +169,15 @@ impl ActiveGroup {
             return;
         }
         let mut outputs = std::mem::take(&mut inner.outputs);
+        let horizons = inner.engine.horizons();
         inner.engine.step(self.site.clock.now_ms(), input, &mut outputs);
         for output in outputs.drain(..) {
             self.perform(inner, output);
         }
         inner.outputs = outputs;
+        if inner.engine.horizons() != horizons {
+            self.hurry();
+        }
         // While something is being saved there is another step to come.
         if inner.saving == 0 {
             self.stepped.notify_waiters();
@@ -181,10 +189,13 @@ impl ActiveGroup {
         self: &Arc<Self>,
         question: impl FnOnce(RequestId) -> Input<'static>,
     ) -> oneshot::Receiver<Reply> {
-        self.ask_about(|request, step| step(question(request)))
+        let asked = self.ask_about(|request, step| step(question(request)));
+        self.hurry();
+        asked
     }
 
-    /// The same for questions that borrow what they ask about.
+    /// The same for questions that borrow what they ask about. Whoever waits for the answer says so
+    /// by [`hurry`](Self::hurry).
     pub(crate) fn ask_about(
         self: &Arc<Self>,
         question: impl FnOnce(RequestId, &mut dyn FnMut(Input<'_>)),
@@ -193,7 +204,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            inner.expect_reply(request, sender, &self.hurry);
+            inner.expect_reply(request, sender);
             question(request, &mut |input| {
                 self.note_about(&mut inner, request, &input);
                 self.step_locked(&mut inner, input);
@@ -202,6 +213,17 @@ impl ActiveGroup {
         };
         self.work(chores);
         receiver
+    }
+
+    /// Somebody waits for an answer: the save that brings it does not wait for company.
+    pub(crate) fn hurry(&self) {
+        self.awaited.store(true, Ordering::Release);
+        self.hurry.notify_waiters();
+    }
+
+    /// Whether somebody waits for what is saved next, since this was last asked.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.swap(false, Ordering::AcqRel)
     }
 
     /// Remembers what an answer rests on: where there are several hubs, lanes may be lost before.
@@ -307,7 +329,7 @@ impl ActiveGroup {
         let chores = {
             let mut inner = self.lock();
             let request = inner.next_request();
-            inner.expect_reply(request, sender, &self.hurry);
+            inner.expect_reply(request, sender);
             Self::forget_stash(&mut inner, lane.id());
             let seek = Input::Seek { request, lane: lane.id(), to: to.get() };
             self.note_about(&mut inner, request, &seek);
@@ -315,6 +337,7 @@ impl ActiveGroup {
             std::mem::take(&mut inner.chores)
         };
         self.work(chores);
+        self.hurry();
         receiver
     }
 
@@ -349,12 +372,9 @@ impl ActiveGroup {
 }
 
 impl Inner {
-    fn expect_reply(&mut self, request: RequestId, sender: oneshot::Sender<Reply>, hurry: &Notify) {
+    fn expect_reply(&mut self, request: RequestId, sender: oneshot::Sender<Reply>) {
         if self.failure.is_none() {
             self.replies.insert(request, Waiting { sender, about: Vec::new() });
-            if self.saving > 0 {
-                hurry.notify_waiters();
-            }
         }
     }
 

@@ -1,16 +1,17 @@
+use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
-use promethean_delivery::{Fetch, Found, Input, Page as FoundPage, Span};
+use promethean_delivery::{Fetch, Input, Page as FoundPage, Span};
 use promethean_event::Offset;
 
 use super::active::{ActiveGroup, Chore};
 use super::registry::Site;
 use crate::dead_letter::REPLAY_FOR;
 use crate::limits::{FETCH_BYTES_MAX, FETCH_EVENTS_MAX, SHARED_LANES_MAX, SHARED_PAGES_MAX};
-use crate::settings::{Filter, Ordered};
+use crate::settings::Filter;
 use crate::store::{EventPage, Lane, PageLimit, ReadError};
 
 impl ActiveGroup {
@@ -99,19 +100,16 @@ impl ActiveGroup {
     }
 
     fn fetched(self: &Arc<Self>, fetch: Fetch, page: &Arc<EventPage>) -> VecDeque<Chore> {
-        let (filter, keyed) = {
-            let inner = self.lock();
-            (inner.filter.clone(), inner.settings.ordered == Ordered::Key)
-        };
+        let filter = self.lock().filter.clone();
         let to = page.next.get().min(fetch.from + u64::from(fetch.max));
-        let first = page.first_from(fetch.from);
-        let mut found = Vec::with_capacity(fetch.max as usize);
-        let outlines = page.outlines_from(first).iter();
-        for (number, outline) in outlines.take_while(|outline| outline.offset < to).enumerate() {
-            let looked_at = filter.is_some() || outline.has_headers;
-            let skip = looked_at && self.is_skipped(page, first + number, filter.as_ref());
-            let key = if keyed { outline.key() } else { None };
-            found.push(Found { offset: outline.offset, key, bytes: outline.bytes, skip });
+        let (first, last) = (page.first_from(fetch.from), page.first_from(to));
+        let mut found = Cow::Borrowed(page.found().get(first..last).unwrap_or_default());
+        // Mostly nothing has to be looked at, and nothing is left out.
+        if filter.is_some() || page.have_headers() {
+            for (event, index) in found.to_mut().iter_mut().zip(first..) {
+                let looked_at = filter.is_some() || page.has_headers(index);
+                event.skip = looked_at && self.is_skipped(page, index, filter.as_ref());
+            }
         }
         let clipped = page
             .gaps
@@ -123,8 +121,8 @@ impl ActiveGroup {
             && view.fetch == Some(fetch.fetch)
         {
             view.fetch = None;
-            let wanted = found.iter().enumerate().filter(|(_, found)| !found.skip);
-            view.stash.keep(page, to, wanted.map(|(number, _)| first + number));
+            let skipped = found.iter().zip(first..).filter(|(found, _)| found.skip);
+            view.stash.keep(page, (first, to), skipped.map(|(_, index)| index));
         }
         let page = FoundPage {
             lane: fetch.lane,

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use promethean_delivery::{Deliver, Delivery, Input, MemberId, MemberOptions, Token};
+use promethean_delivery::{Input, MemberId, MemberOptions};
 use promethean_event::Topic;
 use tokio::sync::mpsc;
 
 use super::active::{ActiveGroup, GroupFailure};
+use super::out_batch::OutBatch;
 use crate::limits::MEMBER_MESSAGES_MAX;
-use crate::store::{EventPage, Lane, Outline};
+use crate::store::Lane;
 
 /// What a member is told.
 #[derive(Debug)]
@@ -16,73 +17,6 @@ pub(crate) enum MemberMessage {
     Assigned(Lane),
     /// The partition is about to go to another: finish what is out.
     Revoked(Lane),
-}
-
-/// Events for one member from one lane.
-#[derive(Debug)]
-pub(crate) struct OutBatch {
-    pub(crate) lane: Lane,
-    pub(crate) epoch: u32,
-    pub(crate) deadline_ms: u64,
-    /// The pages that the events are in; nearly always one.
-    pages: Vec<Arc<EventPage>>,
-    events: Vec<OutEvent>,
-}
-
-/// One event on its way to a member.
-#[derive(Debug, Clone, Copy)]
-struct OutEvent {
-    page: u32,
-    index: u32,
-    delivery: Delivery,
-}
-
-impl OutBatch {
-    pub(crate) fn new(lane: Lane, deliver: &Deliver) -> Self {
-        Self {
-            lane,
-            epoch: deliver.epoch,
-            deadline_ms: deliver.deadline,
-            pages: Vec::new(),
-            events: Vec::with_capacity(deliver.events.len()),
-        }
-    }
-
-    /// The same lease, without events.
-    pub(super) const fn emptied(&self) -> Self {
-        let Self { lane, epoch, deadline_ms, .. } = *self;
-        Self { lane, epoch, deadline_ms, pages: Vec::new(), events: Vec::new() }
-    }
-
-    pub(super) fn push(&mut self, page: &Arc<EventPage>, index: usize, delivery: Delivery) {
-        if !self.pages.last().is_some_and(|last| Arc::ptr_eq(last, page)) {
-            self.pages.push(Arc::clone(page));
-        }
-        let page = self.pages.len() as u32 - 1;
-        self.events.push(OutEvent { page, index: index as u32, delivery });
-    }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    /// The token of one of the events.
-    pub(crate) fn token(&self, number: usize) -> Option<Token> {
-        let Delivery { offset, attempt, round } = self.events.get(number)?.delivery;
-        Some(Token { lane: self.lane.id(), offset, epoch: self.epoch, attempt, round })
-    }
-
-    /// What delivery knows of one of the events.
-    pub(crate) fn outline(&self, number: usize) -> Option<&Outline> {
-        let (page, index) = self.place(number)?;
-        page.outline(index)
-    }
-
-    /// The page of one of the events, and its place there.
-    pub(crate) fn place(&self, number: usize) -> Option<(&EventPage, usize)> {
-        let event = self.events.get(number)?;
-        Some((self.pages.get(event.page as usize)?, event.index as usize))
-    }
 }
 
 /// What a consumer brings along.

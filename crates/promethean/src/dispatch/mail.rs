@@ -1,5 +1,5 @@
-//! Acks that nobody waits for. They are taken care of beside a busy consumer, which works on while
-//! its group decides what comes next.
+//! Acks that nobody waits for. Whoever comes first decides for all who come meanwhile: a decision
+//! about many is hardly more work than one about few, and far less than waking a thread for it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,23 +13,14 @@ const NOBODY: RequestId = RequestId::new(0);
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     acks: Vec<(MemberId, Vec<Ack>)>,
-    /// Somebody is on the way.
+    /// Somebody is deciding.
     fetched: bool,
-}
-
-/// Whether the consumer that posts acks works on or waits for more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// It has more to do: the acks are taken care of beside it.
-    Busy,
-    /// It waits for what the acks make room for.
-    Idle,
 }
 
 impl ActiveGroup {
     /// Takes acks that nobody waits for. A member has a bounded number of events, so that what
     /// gathers here is bounded too.
-    pub(crate) fn post(self: &Arc<Self>, member: MemberId, acks: Vec<Ack>, sender: Sender) {
+    pub(crate) fn post(self: &Arc<Self>, member: MemberId, acks: Vec<Ack>) {
         let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
         match mail.acks.last_mut() {
             // Decided in one step, so that what they make room for goes out together.
@@ -40,19 +31,6 @@ impl ActiveGroup {
             return;
         }
         drop(mail);
-        let group = Arc::clone(self);
-        match sender {
-            // A task that a busy one spawns waits until that one waits; a thread does not.
-            Sender::Busy => {
-                self.site.runtime.spawn_blocking(move || group.empty_mail());
-            }
-            Sender::Idle => {
-                self.site.runtime.spawn(async move { group.empty_mail() });
-            }
-        }
-    }
-
-    fn empty_mail(self: Arc<Self>) {
         while let Some(acks) = self.take_mail() {
             self.decide(acks);
         }

@@ -25,6 +25,8 @@ mod mail;
 
 mod orders;
 
+mod out_batch;
+
 mod perform;
 
 mod registry;
@@ -41,9 +43,9 @@ mod stash;
 
 pub(crate) use active::ActiveGroup;
 pub use active::GroupFailure;
-pub(crate) use join::{JoinRequest, MemberMessage, OutBatch};
+pub(crate) use join::{JoinRequest, MemberMessage};
 pub(crate) use lanes::LaneName;
-pub(crate) use mail::Sender;
 pub(crate) use orders::Order;
+pub(crate) use out_batch::{OutBatch, OutEvent};
 pub(crate) use registry::{GroupWish, Groups, Redact};
 pub(crate) use standing::LaneStanding;

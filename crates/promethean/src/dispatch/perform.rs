@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Span};
+use promethean_delivery::{Deliver, Delivery, LaneId, MemberId, Output, Run, Span};
 use promethean_event::{Offset, Timestamp};
 
 use super::active::{ActiveGroup, Chore, Inner};
-use super::join::{MemberMessage, OutBatch};
+use super::join::MemberMessage;
+use super::out_batch::OutBatch;
 use super::registry::Site;
 use crate::limits::FETCH_BYTES_MAX;
 use crate::metrics::{GroupMeters, Tally};
@@ -20,39 +21,27 @@ pub(super) struct Redelivery {
 /// How long the events of one batch were in the store before they went out for the first time.
 struct Waited {
     now: Option<Timestamp>,
-    /// When the store took the last ones, and how many they are: it takes many at once.
-    last: (Timestamp, u32),
     tally: Tally,
 }
 
 impl Waited {
     fn until(site: &Site) -> Self {
         let now = site.meters.is_on().then(|| site.clock.now());
-        Self { now, last: (Timestamp::from_millis(0), 0), tally: Tally::default() }
+        Self { now, tally: Tally::default() }
     }
 
-    fn note(&mut self, page: &EventPage, index: usize, delivery: Delivery) {
-        if self.now.is_some()
-            && (delivery.attempt, delivery.round) == (1, 0)
-            && let Some(appended_at) = page.outline(index).map(|outline| outline.appended_at)
+    fn note(&mut self, page: &EventPage, index: usize, run: Run) {
+        if let Some(now) = self.now
+            && (run.attempt, run.round) == (1, 0)
         {
-            if self.last.0 != appended_at {
-                self.count_last();
-                self.last = (appended_at, 0);
+            for (appended_at, count) in page.appended(index, run.count() as usize) {
+                let nanos = now.millis_since(appended_at).saturating_mul(1_000_000);
+                self.tally.record_times(nanos, count as u32);
             }
-            self.last.1 += 1;
-        }
-    }
-
-    fn count_last(&mut self) {
-        if let (Some(now), (appended_at, count)) = (self.now, self.last) {
-            let nanos = now.millis_since(appended_at).saturating_mul(1_000_000);
-            self.tally.record_times(nanos, count);
         }
     }
 
     fn end(mut self, meters: &GroupMeters) {
-        self.count_last();
         meters.latency.add(&mut self.tally);
     }
 }
@@ -108,13 +97,16 @@ impl ActiveGroup {
         let mut batch = OutBatch::new(view.name.lane, deliver);
         let mut waited = Waited::until(&self.site);
         let mut again = Vec::new();
-        for &delivery in &deliver.events {
-            let push = |page: &Arc<EventPage>, index| {
-                waited.note(page, index, delivery);
-                batch.push(page, index, delivery);
+        for &run in &deliver.runs {
+            let mut next = run.from;
+            let push = |page: &Arc<EventPage>, index, count| {
+                let part = Run { from: next, to: next + count as u64, ..run };
+                next = part.to;
+                waited.note(page, index, part);
+                batch.push(page, index, part);
             };
-            if !view.stash.take(delivery.offset, push) {
-                again.push(delivery);
+            if let Some(from) = view.stash.take((run.from, run.to), push) {
+                again.extend(Run { from, ..run }.events());
             }
         }
         waited.end(&self.meters);
@@ -173,7 +165,10 @@ impl ActiveGroup {
         let passed = page.next.get().max(from + 1);
         for delivery in wanted.iter().take_while(|delivery| delivery.offset < passed) {
             match page.find(delivery.offset) {
-                Some(index) => batch.push(&page, index, *delivery),
+                Some(index) => {
+                    let Delivery { offset: from, attempt, round } = *delivery;
+                    batch.push(&page, index, Run { from, to: from + 1, attempt, round });
+                }
                 None => {
                     let span = Span { from: delivery.offset, to: delivery.offset + 1 };
                     self.skip_missing(lane.id(), span);

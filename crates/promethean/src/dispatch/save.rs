@@ -63,7 +63,7 @@ impl ActiveGroup {
             // changes meanwhile shares the next one.
             let now = self.site.clock.instant();
             let rests_until = inner.saved_at + Duration::from_millis(SAVE_REST_MS);
-            let rests = inner.replies.is_empty() && rests_until > now;
+            let rests = !self.is_awaited() && rests_until > now;
             inner.saved_at = now.max(rests_until);
             let first = (!rests).then(|| self.site.store.save(step.save.clone()));
             self.site.runtime.spawn(async move {
@@ -91,7 +91,7 @@ impl ActiveGroup {
         let hurry = self.hurry.notified();
         tokio::pin!(hurry);
         hurry.as_mut().enable();
-        if self.lock().replies.is_empty() {
+        if !self.is_awaited() {
             // Either way it is time.
             drop(tokio::time::timeout_at(until, hurry).await);
         }

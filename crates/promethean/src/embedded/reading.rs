@@ -11,7 +11,7 @@ use super::readers::{OpenReader, Readers};
 use super::translate::{log_lane, log_topic};
 use crate::store::limits::{AHEAD_BYTES, AHEAD_EVENTS, PAGE_EVENTS_RESERVED};
 use crate::store::{
-    EventPage, Gap, KeyPage, KeyQuery, Lane, Outline, Page, PageLimit, Read, ReadError, Stored,
+    EventPage, Gap, KeyPage, KeyQuery, Lane, Outlines, Page, PageLimit, Read, ReadError, Stored,
     TopicId, TopicTable,
 };
 
@@ -87,13 +87,9 @@ pub(super) fn fetch(
 impl Forward {
     fn records(&self, reader: &mut LaneReader) -> Result<EventPage, ReadError> {
         let limit = log::PageLimit { events: self.limit.events, bytes: self.limit.bytes };
-        let mut outlines = Vec::new();
-        let records = reader.next_records(limit, |record| {
-            if outlines.is_empty() {
-                outlines.reserve(limit.events.min(1_024));
-            }
-            outlines.push(Outline::of_record(record));
-        })?;
+        let mut outlines = Outlines::new();
+        let expected = limit.events.min(PAGE_EVENTS_RESERVED);
+        let records = reader.next_records(limit, |record| outlines.add_record(record, expected))?;
         Ok(EventPage::of_records(records, outlines, self.topic.clone()))
     }
 

@@ -1,6 +1,8 @@
+use promethean_delivery::Found;
 use promethean_event::{Event, Offset, Payload, Timestamp, Topic};
-use promethean_log::{RecordPage, RecordRef};
+use promethean_log::RecordPage;
 
+use super::outlines::Outlines;
 use super::record::{Gap, Page, Stored};
 
 /// Events of a lane on their way to consumers, and what is missing between them. Where the store
@@ -9,7 +11,7 @@ use super::record::{Gap, Page, Stored};
 #[derive(Debug)]
 pub struct EventPage {
     events: Events,
-    outlines: Vec<Outline>,
+    outlines: Outlines,
     /// Every offset from the first to the last is there.
     is_dense: bool,
     /// Offsets that were passed and are not among them.
@@ -26,9 +28,9 @@ enum Events {
 
 impl From<Page> for EventPage {
     fn from(page: Page) -> Self {
-        let outlines: Vec<Outline> = page.events.iter().map(Outline::of_stored).collect();
+        let outlines = Outlines::of_stored(&page.events);
         Self {
-            is_dense: is_dense(&outlines),
+            is_dense: outlines.are_dense(),
             outlines,
             events: Events::Decoded(page.events),
             gaps: page.gaps,
@@ -39,11 +41,7 @@ impl From<Page> for EventPage {
 
 impl EventPage {
     /// Records of the log, of one topic.
-    pub(crate) fn of_records(
-        mut records: RecordPage,
-        outlines: Vec<Outline>,
-        topic: Topic,
-    ) -> Self {
+    pub(crate) fn of_records(mut records: RecordPage, outlines: Outlines, topic: Topic) -> Self {
         let gaps = std::mem::take(&mut records.gaps);
         let gaps = gaps.into_iter().map(|gap| Gap {
             partition: gap.lane.partition,
@@ -52,28 +50,67 @@ impl EventPage {
             reason: gap.reason,
         });
         let (gaps, next) = (gaps.collect(), records.next);
-        let is_dense = is_dense(&outlines);
+        let is_dense = outlines.are_dense();
         Self { events: Events::Records { records, topic }, outlines, is_dense, gaps, next }
     }
 
     /// How many events.
-    pub const fn len(&self) -> usize {
-        self.outlines.len()
+    pub fn len(&self) -> usize {
+        self.outlines.found().len()
     }
 
     /// Whether there are none.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What delivery has to know of an event.
-    pub fn outline(&self, index: usize) -> Option<&Outline> {
-        self.outlines.get(index)
+    /// What delivery has to know of the events.
+    pub fn found(&self) -> &[Found] {
+        self.outlines.found()
     }
 
-    /// What delivery has to know of the events from one on.
-    pub fn outlines_from(&self, index: usize) -> &[Outline] {
-        self.outlines.get(index..).unwrap_or_default()
+    /// Whether every event can be read for sure.
+    pub const fn are_sound(&self) -> bool {
+        self.outlines.are_sound()
+    }
+
+    /// Whether an event can be read for sure: decoding it may wait until somebody asks for it.
+    pub fn is_sound(&self, index: usize) -> bool {
+        self.are_sound()
+            || match &self.events {
+                Events::Decoded(_) => true,
+                Events::Records { records, .. } => {
+                    records.get(index).is_some_and(|record| record.is_plain())
+                }
+            }
+    }
+
+    /// Whether any event has headers.
+    pub const fn have_headers(&self) -> bool {
+        self.outlines.have_headers()
+    }
+
+    /// Whether an event has headers.
+    pub fn has_headers(&self, index: usize) -> bool {
+        self.have_headers()
+            && match &self.events {
+                Events::Decoded(events) => {
+                    events.get(index).is_some_and(|stored| !stored.event.headers.is_empty())
+                }
+                Events::Records { records, .. } => {
+                    records.get(index).is_some_and(|record| record.has_headers())
+                }
+            }
+    }
+
+    /// When the store took an event.
+    pub fn appended_at(&self, index: usize) -> Option<Timestamp> {
+        self.outlines.taken_at(index)
+    }
+
+    /// How many of `count` events from one on the store took at which time.
+    pub fn appended(&self, index: usize, count: usize) -> impl Iterator<Item = (Timestamp, usize)> {
+        self.outlines.taken(index, count)
     }
 
     /// The whole event. `None` if there is none, or if it was stored by a faulty program.
@@ -86,9 +123,8 @@ impl EventPage {
 
     /// An event with what the store knows of it. `None` as for [`event`](Self::event).
     pub(crate) fn stored(&self, index: usize) -> Option<Stored> {
-        let outline = self.outline(index)?;
-        let (appended_at, bytes) = (outline.appended_at, outline.bytes);
-        Some(Stored { event: self.event(index)?, appended_at, bytes })
+        let (found, appended_at) = (self.found().get(index)?, self.appended_at(index)?);
+        Some(Stored { event: self.event(index)?, appended_at, bytes: found.bytes })
     }
 
     /// A hash of an event's key that two keys do not share, if it has one.
@@ -113,79 +149,32 @@ impl EventPage {
     /// The place of an offset among the events, if it is there.
     pub fn find(&self, offset: u64) -> Option<usize> {
         let index = self.first_from(offset);
-        (self.outlines.get(index)?.offset == offset).then_some(index)
+        (self.found().get(index)?.offset == offset).then_some(index)
+    }
+
+    /// How many events follow each other from a place on, without a gap.
+    pub(crate) fn run(&self, index: usize) -> usize {
+        let found = self.found().get(index..).unwrap_or_default();
+        match found.first() {
+            _ if self.is_dense => found.len(),
+            Some(first) => {
+                let follows = |(event, offset): &(&Found, u64)| event.offset == *offset;
+                found.iter().zip(first.offset..).take_while(follows).count()
+            }
+            None => 0,
+        }
     }
 
     /// The place of the first event at or after an offset.
     pub fn first_from(&self, offset: u64) -> usize {
-        match self.outlines.first() {
+        let found = self.found();
+        match found.first() {
             // Nearly always nothing is missing, and the place is known without a search.
             Some(first) if self.is_dense => {
                 let index = offset.saturating_sub(first.offset);
-                usize::try_from(index).map_or(self.len(), |index| index.min(self.len()))
+                usize::try_from(index).map_or(found.len(), |index| index.min(found.len()))
             }
-            _ => self.outlines.partition_point(|outline| outline.offset < offset),
+            _ => found.partition_point(|event| event.offset < offset),
         }
     }
-}
-
-fn is_dense(outlines: &[Outline]) -> bool {
-    let ends = outlines.first().zip(outlines.last());
-    ends.is_some_and(|(first, last)| last.offset - first.offset + 1 == outlines.len() as u64)
-}
-
-/// What delivery has to know of an event.
-#[derive(Debug, Clone, Copy)]
-pub struct Outline {
-    /// Its place.
-    pub offset: u64,
-    key: u64,
-    /// When the store took it.
-    pub appended_at: Timestamp,
-    /// Its size.
-    pub bytes: u32,
-    is_keyed: bool,
-    /// Whether it has headers.
-    pub has_headers: bool,
-    /// Whether it can be read for sure: decoding it may wait until somebody asks for it.
-    pub is_sound: bool,
-}
-
-impl Outline {
-    fn of_stored(stored: &Stored) -> Self {
-        let event = &stored.event;
-        Self {
-            offset: event.offset.get(),
-            key: event.key.as_ref().map_or(0, |key| key_hash(key.as_str().as_bytes())),
-            appended_at: stored.appended_at,
-            bytes: stored.bytes,
-            is_keyed: event.key.is_some(),
-            has_headers: !event.headers.is_empty(),
-            is_sound: true,
-        }
-    }
-
-    /// The outline of a record that is at hand.
-    pub(crate) fn of_record(record: &RecordRef<'_>) -> Self {
-        let key = record.key_bytes();
-        Self {
-            offset: record.offset().get(),
-            key: key.map_or(0, key_hash),
-            appended_at: record.appended_at(),
-            bytes: record.bytes() as u32,
-            is_keyed: key.is_some(),
-            has_headers: record.has_headers(),
-            is_sound: record.is_plain(),
-        }
-    }
-
-    /// What delivery knows its key by.
-    pub fn key(&self) -> Option<u64> {
-        self.is_keyed.then_some(self.key)
-    }
-}
-
-/// What delivery knows a key by. Seed 0, as everywhere: parked keys keep it.
-pub(crate) fn key_hash(key: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(key)
 }

@@ -14,6 +14,8 @@ mod record;
 
 mod event_page;
 
+mod outlines;
+
 mod topics;
 
 mod claims;
@@ -32,8 +34,8 @@ use promethean_event::{EventId, GroupName, Key, NewEvent, Offset, Timestamp, Top
 
 pub use claims::{Attend, Claim, Claims, HEARD_SPACES, HubId, HubPresence};
 pub use error::{AppendError, ReadError, SaveError};
-pub(crate) use event_page::key_hash;
-pub use event_page::{EventPage, Outline};
+pub use event_page::EventPage;
+pub(crate) use outlines::{Outlines, key_hash};
 pub use promethean_delivery::{LaneDelta, LaneState};
 pub use promethean_event::{Cleaning, Compaction, TopicDefinition};
 pub use promethean_log::{Clock, Durability, GapReason, SystemClock};

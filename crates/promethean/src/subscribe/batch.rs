@@ -15,18 +15,25 @@ use crate::member::{Answer, Batch, Seat};
 pub struct DeliveredBatch<T = Event> {
     events: Vec<Delivered<T>>,
     seat: Seat,
+    /// What was delivered, if all of it is here.
+    whole: Option<Batch>,
 }
 
 impl<T: FromEvent> DeliveredBatch<T> {
     pub(super) const fn new(events: Vec<Delivered<T>>, seat: Seat) -> Self {
-        Self { events, seat }
+        Self { events, seat, whole: None }
     }
 
     /// Without those that cannot be read, which are dead letters by now.
     pub(super) fn of(batch: Batch, seat: Seat) -> Self {
         let mut events = Vec::with_capacity(batch.len());
-        events.extend(batch.into_events().filter_map(Delivered::of));
-        Self { events, seat }
+        if T::version().is_none() && batch.is_sound() && !seat.is_faulty() {
+            batch.events().for_each(|leased| events.push(Delivered::unread(leased)));
+        } else {
+            events.extend(batch.events().filter_map(Delivered::of));
+        }
+        let whole = Some(batch).filter(|batch| batch.len() == events.len());
+        Self { events, seat, whole }
     }
 
     /// How many events.
@@ -53,11 +60,19 @@ impl<T: FromEvent> DeliveredBatch<T> {
     /// All of them are done. Said at once; the answer may be waited for, or left alone.
     pub fn acked(self) -> Answer {
         let mut acks = AckRanges::default();
-        for delivered in &self.events {
-            if self.seat.loses_ack() {
-                drop(fail(&self.seat, delivered.token(), &lost_ack()));
-            } else {
-                acks.add(delivered.token());
+        match &self.whole {
+            Some(batch) if !self.seat.is_faulty() => {
+                let of = (batch.lane().id(), batch.epoch());
+                batch.runs().for_each(|run| acks.add_run(of, run));
+            }
+            _ => {
+                for delivered in &self.events {
+                    if self.seat.loses_ack() {
+                        drop(fail(&self.seat, delivered.token(), &lost_ack()));
+                    } else {
+                        acks.add(delivered.token());
+                    }
+                }
             }
         }
         self.seat.ack(&acks.take())

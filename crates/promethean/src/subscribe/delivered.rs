@@ -21,6 +21,11 @@ pub struct Delivered<T = Event> {
 }
 
 impl<T: FromEvent> Delivered<T> {
+    /// A delivery that can be read for sure, when somebody asks for it.
+    pub(super) const fn unread(leased: Leased) -> Self {
+        Self { leased, event: OnceLock::new(), payload: Mutex::new(None) }
+    }
+
     /// Decodes a delivery. One that cannot be read becomes a dead letter: trying again would
     /// change nothing.
     pub(crate) fn of(leased: Leased) -> Option<Self> {
@@ -29,7 +34,7 @@ impl<T: FromEvent> Delivered<T> {
             return None;
         }
         if T::version().is_none() && leased.is_sound() {
-            return Some(Self { leased, event: OnceLock::new(), payload: Mutex::new(None) });
+            return Some(Self::unread(leased));
         }
         let read = leased.decoded_as(T::version()).and_then(|event| {
             let payload = T::version().map(|_| T::from_event(&event)).transpose()?;

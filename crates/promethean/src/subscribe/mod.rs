@@ -10,6 +10,10 @@ mod consumer;
 
 mod delivered;
 
+mod pace;
+
+mod runner;
+
 mod stream;
 
 mod times;

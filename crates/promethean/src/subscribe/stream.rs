@@ -75,7 +75,7 @@ impl<T: FromEvent> Subscription<T> {
                 }
             }
             match ready!(self.member.poll_next(context)) {
-                Some(Told::Events(batch)) => self.waiting.extend(batch.into_events()),
+                Some(Told::Events(batch)) => self.waiting.extend(batch.events()),
                 Some(_) => {}
                 None => return Poll::Ready(self.member.failure().map(Err)),
             }
