@@ -131,13 +131,17 @@ fn a_respelt_pattern_means_the_same() {
         "x(?:|.)y",
         r"^\[.\]\^\-$",
         "^(?:.{2,3}){2}$",
+        "^<.+>$",
+        r#"^(\.[^\\?%*:|"<>\n]+|\${{.*}})$"#,
+        "^[!-/:-@[-`{-~].$",
         r"(?i)^\w$",
         r"(?i)^[^\W]$",
         r"(?i)^\P{Lu}$",
     ];
     let texts = [
         "", "a", "b", "ab", "abc", "foo", "a foo.", "\n", "\r", "é", "{x}", "a1", "a٣", "😀",
-        "a{,3}", "xy", "x.y", "[.]^-", "A\r", "abcd", "0", KELVIN, "\u{17F}",
+        "a{,3}", "xy", "x.y", "[.]^-", "A\r", "abcd", "0", KELVIN, "\u{17F}", "<a>", "${{x}}",
+        ".a", "&&", "~~", "--", "a-",
     ];
     for pattern in patterns {
         let respelt = spell::for_engine(pattern);
