@@ -130,4 +130,9 @@ fn a_forced_version_says_who_and_why() {
     assert_eq!(forced.status.code(), Some(0), "{}{}", stdout(&forced), stderr(&forced));
     let (_, versions) = json(&run(&["schema", "ls", "beat", "--json"]));
     assert_eq!(versions["versions"][1]["forced"], "anonymous: known to be noise");
+    // What has no way from one version to the next is refused by force, too.
+    files.write("other.json", r#"{"type": "string"}"#);
+    let refused = run(&["schema", "add", "beat", "other.json", "--force", "in a hurry"]);
+    assert_eq!(refused.status.code(), Some(100), "{}", stderr(&refused));
+    assert!(stdout(&refused).contains("no upcaster from 2 to 3"), "{}", stdout(&refused));
 }
