@@ -165,7 +165,9 @@ impl From<RegisterError> for Rejection {
             RegisterError::Refused(plan) => {
                 return Self::new(Code::Incompatible, error.to_string()).with("plan", plan);
             }
-            RegisterError::Contended => return Self::plain(Code::NotReady).after_ms(100),
+            RegisterError::Contended => {
+                return Self::new(Code::NotReady, error.to_string()).after_ms(100);
+            }
             RegisterError::Read(error) => return error.clone().into(),
             RegisterError::Save(error) => return error.clone().into(),
             _ => return Self::plain(Code::Internal),

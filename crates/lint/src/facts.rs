@@ -2,7 +2,7 @@
 //!
 //! The language modules lower syntax trees to these; the resolver and the rules know only these.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// A range of bytes in a file.
@@ -173,6 +173,8 @@ pub(crate) enum Bound {
 #[derive(Debug, Clone)]
 pub(crate) struct Function {
     pub(crate) parameters: Vec<Box<str>>,
+    /// What a parameter is where the caller says nothing, by its index.
+    pub(crate) defaults: BTreeMap<usize, (Span, Expr)>,
     /// What it returns, where that is one expression.
     pub(crate) result: Option<Expr>,
 }

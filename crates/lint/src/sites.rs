@@ -292,6 +292,19 @@ impl<'a> Finder<'_, 'a> {
         }
     }
 
+    /// What a parameter is where a caller says nothing.
+    fn default_of(&mut self, (file, function, index): Parameter, open: &TopicUse) {
+        let of = self.resolver.facts(file).and_then(|facts| facts.functions.get(&function));
+        let Some((span, value)) = of.and_then(|of| of.defaults.get(&index)) else {
+            return;
+        };
+        for topic in self.texts(file, value).known {
+            let written = self.written(file, span);
+            let (span, topic) = (span.clone(), Some(topic));
+            self.sites.topics.push(TopicUse { file, span, topic, written, ..open.clone() });
+        }
+    }
+
     /// Goes from functions that pass a parameter on as a topic to those who call them. Where nobody
     /// does, the call inside stays, as dynamic.
     fn follow_parameters(&mut self) {
@@ -304,6 +317,7 @@ impl<'a> Finder<'_, 'a> {
             let (file, function, index) = parameter;
             let calls = callers.of(self.resolver, file, function);
             if calls.is_empty() {
+                self.default_of(parameter, &open);
                 self.sites.topics.push(open);
                 continue;
             }
@@ -312,6 +326,9 @@ impl<'a> Finder<'_, 'a> {
             }
             let of = self.resolver.facts(file).and_then(|facts| facts.functions.get(&function));
             let name = of.and_then(|of| of.parameters.get(index)).map_or("", |name| &**name);
+            if calls.iter().any(|(_, call)| call.argument(index, name).is_none()) {
+                self.default_of(parameter, &open);
+            }
             for (file, call) in calls {
                 let called = call.name().unwrap_or_default();
                 let candidate = Candidate { file, call, kind: open.kind, name: called };

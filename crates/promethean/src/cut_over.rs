@@ -1,6 +1,8 @@
 //! The end of a change from one version to another: everything that is stored is replayed through
 //! the casters first, so that nobody finds out later what cannot be read.
 
+use std::collections::BTreeMap;
+
 use promethean_event::{EventId, NewEvent, Offset, Partition, Topic};
 use serde::Serialize;
 
@@ -13,6 +15,9 @@ use crate::store::{PageLimit, ReadError};
 
 /// Unreadable events that are listed; the others are counted.
 const LISTED_MAX: usize = 20;
+
+/// How far each partition was read.
+type Places = BTreeMap<Partition, Offset>;
 
 /// How a change is ended.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +101,7 @@ impl Bus {
         };
         // First looked at, then written: an event that cannot be read is found before anything is
         // done.
-        self.replay_as(topic, evolution.to, None, &mut report).await?;
+        self.replay_as(topic, None, &mut Places::new(), &mut report).await?;
         let mut objections = self.old_readers(topic, (evolution.from, evolution.to)).await?;
         if report.unreadable > 0 {
             let (count, to) = (report.unreadable, evolution.to);
@@ -109,14 +114,20 @@ impl Bus {
         if !objections.is_empty() && wish.force.is_none() {
             return Err(EvolutionError::Objections(objections).into());
         }
+        let mut places = Places::new();
         if let Some(into) = &wish.into {
-            self.replay_as(topic, evolution.to, Some(into), &mut report).await?;
+            self.replay_as(topic, Some(into), &mut places, &mut report).await?;
         }
         let forced = wish.force.clone().filter(|_| !objections.is_empty());
         if let Some(reason) = &forced {
             tracing::warn!(%topic, reason, ?objections, "cut over by force");
         }
         report.evolution = schemas.end_evolution(topic, forced).await?;
+        // Writers did not wait: what they have written by the old version in the meantime belongs
+        // to the history, too.
+        if let Some(into) = &wish.into {
+            self.replay_as(topic, Some(into), &mut places, &mut report).await?;
+        }
         Ok(report)
     }
 
@@ -136,15 +147,15 @@ impl Bus {
         Ok(asks.map(|reader| object(reader.group)).collect())
     }
 
-    /// Reads everything that is stored in the form of a version, and adds it to another topic.
+    /// Reads what is stored from these places on, in the new form, and adds it to another topic.
     async fn replay_as(
         &self,
         topic: &Topic,
-        version: u32,
         into: Option<&Topic>,
+        places: &mut Places,
         report: &mut CutOverReport,
     ) -> Result<(), CutOverError> {
-        let reader = self.reader(Reads::Version(version)).await?;
+        let reader = self.reader(Reads::Version(report.evolution.to)).await?;
         let lanes: Vec<Partition> = {
             let topics = self.topics();
             let entry = topics.get(topic);
@@ -152,9 +163,9 @@ impl Bus {
         }
         .unwrap_or_default();
         for partition in lanes {
-            let mut from = Offset::ZERO;
+            let from = places.entry(partition).or_insert(Offset::ZERO);
             loop {
-                let read = reader.read(topic, partition, from, PageLimit::default()).await;
+                let read = reader.read(topic, partition, *from, PageLimit::default()).await;
                 let (page, next) = read?;
                 let mut events = Vec::new();
                 for decoded in page {
@@ -175,10 +186,10 @@ impl Bus {
                     None => report.replayed += events.len() as u64,
                     Some(into) => report.added += self.add_replayed(into, events).await?,
                 }
-                if next <= from {
+                if next <= *from {
                     break;
                 }
-                from = next;
+                *from = next;
             }
         }
         Ok(())

@@ -142,13 +142,41 @@ pub enum WhyUnreadable {
     },
 }
 
-/// Where a payload does not match, without what stands there: it may be personal.
+/// Keywords of which the sentence has only what the schema says; those of others may name what
+/// stands in the payload.
+const TOLD: [&str; 16] = [
+    "const",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "required",
+    "type",
+];
+
+/// Longest such sentence: a list of values may be a long one.
+const TOLD_BYTES_MAX: usize = 160;
+
+/// Where a payload does not match and what it lacks, without what stands there: it may be personal.
 pub(crate) fn places(mismatches: &[Mismatch]) -> String {
     let mut text = String::new();
-    for mismatch in mismatches.iter().take(4) {
-        let at = if mismatch.pointer.is_empty() { "the payload" } else { &mismatch.pointer };
+    for Mismatch { pointer, keyword, expected, .. } in mismatches.iter().take(4) {
+        let at = if pointer.is_empty() { "the payload" } else { pointer };
         text.push_str(if text.is_empty() { ": " } else { "; " });
-        text.push_str(&format!("{at} fails {}", mismatch.keyword));
+        if TOLD.contains(&keyword.as_str()) && expected.len() <= TOLD_BYTES_MAX {
+            text.push_str(&format!("{at} {expected}"));
+        } else {
+            text.push_str(&format!("{at} fails {keyword}"));
+        }
     }
     if mismatches.len() > 4 {
         text.push_str(&format!("; and {} more", mismatches.len() - 4));

@@ -142,11 +142,7 @@ impl Document {
             let max = limits::SCHEMA_BYTES_MAX;
             return Err(ReadError::TooLarge { bytes: text.len(), max });
         }
-        let value = serde_json::from_str(text).map_err(|source| ReadError::NotJson {
-            line: source.line(),
-            column: source.column(),
-            source,
-        })?;
+        let value = serde_json::from_str(text).map_err(not_json)?;
         Self::build(text.to_owned(), value, dialect)
     }
 
@@ -231,6 +227,16 @@ impl Document {
     pub(crate) fn references(&self) -> &References {
         &self.inner.references
     }
+}
+
+/// The reader's own bound on nesting is no fault of the syntax.
+fn not_json(source: serde_json::Error) -> ReadError {
+    let (line, column) = (source.line(), source.column());
+    if source.to_string().starts_with("recursion limit exceeded") {
+        let (what, max) = ("too deep nesting", limits::SCHEMA_DEPTH_MAX);
+        return ReadError::Explodes { what, pointer: String::new(), line, max };
+    }
+    ReadError::NotJson { line, column, source }
 }
 
 fn canonical(value: &Value, text: &mut String) {

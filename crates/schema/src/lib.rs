@@ -11,6 +11,8 @@ mod dialect;
 
 mod meta;
 
+mod multiple;
+
 mod reference;
 
 mod document;

@@ -22,6 +22,10 @@ pub const REFERENCE_DEPTH_MAX: usize = 400;
 /// itself.
 pub const LOWER_VISITS_MAX: usize = 200_000;
 
+/// Most schemas that one value is held against, itself and not its parts: definitions that refer to
+/// one another twice double with each step, and whoever validates would never end.
+pub const SCHEMAS_PER_VALUE_MAX: u64 = 100_000;
+
 /// Most errors that a validation reports; the rest are counted out, not listed.
 pub const VALIDATION_ERRORS_MAX: usize = 64;
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::dialect::Dialect;
 use crate::limits::VALIDATION_ERRORS_MAX;
+use crate::multiple;
 use crate::respell::{self, Spellings};
 
 /// Whether `format` is checked or only noted.
@@ -72,6 +73,7 @@ impl Validator {
             .should_validate_formats(formats == Formats::Assert)
             .without_content_encoding_support("base64")
             .without_content_media_type_support("application/json")
+            .with_keyword(multiple::KEYWORD, multiple::keyword)
             .offline()
             .build(&schema)
             .map_err(|error| CompileError {

@@ -1,5 +1,7 @@
 //! What JavaScript and TypeScript have in common, which is nearly everything that matters here.
 
+use std::collections::BTreeMap;
+
 use tree_sitter::Node;
 
 use super::collector::{Collector, any, join, parts, plain_call, shape_of};
@@ -239,13 +241,19 @@ fn module_named(specifier: &str) -> ModuleRef {
 }
 
 fn function(collector: &mut Collector<'_>, node: Node<'_>) {
-    let mut parameters = Vec::new();
+    let mut parameters: Vec<Box<str>> = Vec::new();
+    let mut defaults = BTreeMap::new();
     if let Some(single) = node.child_by_field_name("parameter") {
         parameters.push(collector.text(single).into());
     }
     for parameter in node.child_by_field_name("parameters").map(parts).unwrap_or_default() {
         // `this: Type` is not passed by the caller.
         let pattern = parameter.child_by_field_name("pattern").unwrap_or(parameter);
+        let value = parameter.child_by_field_name("value");
+        if let Some(value) = value.or_else(|| pattern.child_by_field_name("right")) {
+            let known = (value.byte_range(), lower(collector, value, 0));
+            defaults.insert(parameters.len(), known);
+        }
         let pattern = pattern.child_by_field_name("left").unwrap_or(pattern);
         match pattern.kind() {
             "this" => {}
@@ -259,7 +267,7 @@ fn function(collector: &mut Collector<'_>, node: Node<'_>) {
     }
     let body = node.child_by_field_name("body");
     let result = body.and_then(|body| result(collector, body));
-    collector.in_function(node, Function { parameters, result }, visit);
+    collector.in_function(node, Function { parameters, defaults, result }, visit);
 }
 
 fn bind_names_within(c: &mut Collector<'_>, pattern: Node<'_>, scope: Node<'_>, value: &Expr) {

@@ -1,5 +1,7 @@
 //! Python: module constants, enums, data classes, decorators, f-strings, keyword arguments.
 
+use std::collections::BTreeMap;
+
 use tree_sitter::Node;
 
 use super::collector::{Collector, any, join, parts, plain_call, shape_of};
@@ -143,6 +145,7 @@ fn dotted(name: &str) -> Vec<Box<str>> {
 
 fn function(collector: &mut Collector<'_>, node: Node<'_>) {
     let mut parameters: Vec<Box<str>> = Vec::new();
+    let mut defaults = BTreeMap::new();
     for parameter in node.child_by_field_name("parameters").map(parts).unwrap_or_default() {
         let name = match parameter.kind() {
             "identifier" => Some(parameter),
@@ -157,11 +160,15 @@ fn function(collector: &mut Collector<'_>, node: Node<'_>) {
         if parameters.is_empty() && matches!(name, "self" | "cls") {
             continue;
         }
+        if let Some(value) = parameter.child_by_field_name("value") {
+            let known = (value.byte_range(), lower(collector, value, 0));
+            defaults.insert(parameters.len(), known);
+        }
         parameters.push(name.trim_start_matches('*').into());
     }
     let body = node.child_by_field_name("body");
     let result = body.and_then(|body| result(collector, body));
-    collector.in_function(node, Function { parameters, result }, visit);
+    collector.in_function(node, Function { parameters, defaults, result }, visit);
 }
 
 /// The one expression that a body returns, after an optional document string.

@@ -1,5 +1,7 @@
 //! Rust: constants, enums with their text, modules, attributes and macros.
 
+use std::collections::BTreeMap;
+
 use tree_sitter::Node;
 
 use super::collector::{Collector, any, parts, plain_call, shape_of};
@@ -258,7 +260,7 @@ fn function(collector: &mut Collector<'_>, node: Node<'_>) {
         },
         _ => Some(lower(collector, body, 0)),
     });
-    collector.in_function(node, Function { parameters, result }, visit);
+    collector.in_function(node, Function { parameters, defaults: BTreeMap::new(), result }, visit);
 }
 
 pub(super) fn lower(collector: &Collector<'_>, node: Node<'_>, depth: usize) -> Expr {

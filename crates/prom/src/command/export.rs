@@ -40,6 +40,10 @@ pub(crate) struct Export {
     /// Only events for which this CEL expression is true.
     #[arg(long, value_name = "CEL")]
     r#where: Option<String>,
+    /// The form in which they are written: `written`, `latest`, or the number of a version of their
+    /// schema.
+    #[arg(long, value_name = "FORM")]
+    reads: Option<String>,
     /// File to write, compressed if it ends with .gz; it is there only when it is complete
     /// [default: standard output].
     #[arg(long, short, value_name = "FILE")]
@@ -70,7 +74,7 @@ pub(crate) fn export(wish: Export, output: &Output) -> anyhow::Result<Status> {
         let done = match &wish.output {
             None => {
                 let written = write_events(&wish, &reach, output, &mut std::io::stdout()).await;
-                written.map(|_| Status::Done)
+                written.map(|written| written.status())
             }
             Some(path) => to_file(&wish, &reach, output, path).await,
         };
@@ -86,6 +90,20 @@ impl Export {
         // Whoever may read events need not be allowed to list topics.
         let topics = super::topic::topics(reach, Some(&self.pattern)).await.ok()?;
         is_all.then(|| topics.iter().map(|topic| topic.events).sum())
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    events: u64,
+    /// Events that have no such form: they are not in it.
+    unreadable: u64,
+}
+
+impl Written {
+    const fn status(self) -> Status {
+        if self.unreadable == 0 { Status::Done } else { Status::Partial }
     }
 }
 
@@ -106,11 +124,11 @@ async fn to_file(
     let mut beside =
         tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(of)?;
     let mut writer = BufWriter::new(beside.as_file_mut());
-    let events = if path.extension().is_some_and(|end| end == "gz") {
+    let written = if path.extension().is_some_and(|end| end == "gz") {
         let mut packed = GzEncoder::new(&mut writer, Compression::default());
-        let events = write_events(wish, reach, output, &mut packed).await?;
+        let written = write_events(wish, reach, output, &mut packed).await?;
         packed.finish().with_context(of)?;
-        events
+        written
     } else {
         write_events(wish, reach, output, &mut writer).await?
     };
@@ -118,10 +136,10 @@ async fn to_file(
     drop(writer);
     beside.as_file().sync_all().with_context(of)?;
     beside.persist(path).with_context(of)?;
-    output.record(&Exported { file: path, events }, |done| {
+    output.record(&Exported { file: path, events: written.events }, |done| {
         format!("{} events in {}", output::grouped(done.events), done.file.display())
     })?;
-    Ok(Status::Done)
+    Ok(written.status())
 }
 
 /// The last line of an export.
@@ -137,25 +155,34 @@ async fn write_events(
     reach: &Reach,
     output: &Output,
     into: &mut dyn Write,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<Written> {
     let ask = Ask::get("/export")
         .query("topic", Some(&wish.pattern))
         .query("from", times::told("since", wish.since.as_deref(), output)?)
         .query("until", times::told("until", wish.until.as_deref(), output)?)
-        .query("filter", wish.r#where.as_ref());
+        .query("filter", wish.r#where.as_ref())
+        .query("reads", wish.reads.as_ref());
     let total = if output.shows_bars() { wish.total(reach).await } else { None };
     let bar = output.bar(total, "exported");
     let mut lines = TextLines::of(reach.stream(ask).await?);
-    let mut events = 0;
+    let mut written = Written::default();
     while let Some(line) = lines.next().await? {
         if line.starts_with("{\"end\":") {
             let end: BTreeMap<String, End> = serde_json::from_str(&line)?;
             bar.finish_and_clear();
             return match end.get("end") {
-                Some(End { complete: true, .. }) => Ok(events),
-                Some(End { code, .. }) => Err(cut_off(events, code.as_deref())),
-                None => Err(cut_off(events, None)),
+                Some(End { complete: true, .. }) => Ok(written),
+                Some(End { code, .. }) => Err(cut_off(written.events, code.as_deref())),
+                None => Err(cut_off(written.events, None)),
             };
+        }
+        if line.starts_with("{\"unreadable\":") {
+            let found: serde_json::Value = serde_json::from_str(&line)?;
+            let (id, why) = (&found["unreadable"]["id"], &found["unreadable"]["reason"]);
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            output.progress(&format!("not in that form: {} {}", text(id), text(why)));
+            written.unreadable += 1;
+            continue;
         }
         if line.starts_with("{\"gap\":") {
             let gap: serde_json::Value = serde_json::from_str(&line)?;
@@ -164,11 +191,11 @@ async fn write_events(
             continue;
         }
         writeln!(into, "{line}")?;
-        events += 1;
-        bar.set_position(events);
+        written.events += 1;
+        bar.set_position(written.events);
     }
     bar.finish_and_clear();
-    Err(cut_off(events, None))
+    Err(cut_off(written.events, None))
 }
 
 fn cut_off(events: u64, code: Option<&str>) -> anyhow::Error {

@@ -9,9 +9,9 @@ use promethean_lint::{Catalogue, Manifest, Settings, TopicEntry};
 use promethean_schema::Mode;
 use serde::Deserialize;
 
-use crate::manifest::FILE;
+use crate::manifest::{self, FILE, ManifestError};
 
-/// The parts of a manifest that are about schemas and source code; others are left alone.
+/// The parts of a manifest that are about schemas and source code.
 #[derive(Debug, Default, Deserialize)]
 struct Document {
     #[serde(default)]
@@ -53,8 +53,11 @@ impl Project {
         }
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        let document: Document = toml::from_str(&text)
-            .with_context(|| format!("{} is not a manifest", path.display()))?;
+        let told = |error: ManifestError| anyhow::anyhow!(error.with_suggestion());
+        // All of it must make sense, also what only the server reads: a table whose name is
+        // misspelt would be passed over, with every topic that is in it.
+        manifest::parse::<manifest::Document>(&path, &text).map_err(told)?;
+        let document: Document = manifest::parse(&path, &text).map_err(told)?;
         let root = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let root = root.map_or_else(|| root_or_here(root), |parent| root_or_here(Some(parent)));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());

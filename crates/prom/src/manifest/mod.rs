@@ -20,7 +20,7 @@ pub(crate) use document::{
 };
 pub(crate) use plan::{Existing, Plan, Step};
 pub(crate) use quantity::{Limit, bytes_or_none};
-pub(crate) use reading::ManifestError;
+pub(crate) use reading::{ManifestError, parse};
 
 /// The name of the file.
 pub(crate) const FILE: &str = "prom.toml";

@@ -1,6 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::document::Document;
@@ -18,6 +19,18 @@ pub(crate) enum ManifestError {
         /// What was probably meant.
         suggestion: Option<String>,
     },
+}
+
+impl ManifestError {
+    /// All of it in one text, for commands that show no hint beside it.
+    pub(crate) fn with_suggestion(&self) -> String {
+        match self {
+            Self::Wrong { suggestion: Some(meant), .. } => {
+                format!("{self}; did you mean `{meant}`?")
+            }
+            _ => self.to_string(),
+        }
+    }
 }
 
 impl From<ManifestError> for crate::failure::Failure {
@@ -47,8 +60,8 @@ pub(super) fn read(
     environment: impl Iterator<Item = (String, String)>,
 ) -> Result<Document, ManifestError> {
     // As it stands, for errors with their place.
-    toml::from_str::<Document>(text).map_err(|error| wrong(path, text, &error))?;
-    let mut table: Table = toml::from_str(text).map_err(|error| wrong(path, text, &error))?;
+    parse::<Document>(path, text)?;
+    let mut table: Table = parse(path, text)?;
     let mut changed: Vec<String> = Vec::new();
     for (name, value) in environment {
         if let Some(keys) = name.strip_prefix(PREFIX) {
@@ -61,6 +74,11 @@ pub(super) fn read(
         let (problem, suggestion) = explained(error.message());
         ManifestError::Wrong { place: changed.join(", "), problem, suggestion }
     })
+}
+
+/// What a file says, or where it is wrong.
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ManifestError> {
+    toml::from_str(text).map_err(|error| wrong(path, text, &error))
 }
 
 impl Document {

@@ -31,6 +31,17 @@ fn files() -> Files {
     ])
 }
 
+/// `null` is an event like any other, and is shown like one.
+#[test]
+fn the_event_that_shows_it_may_be_null() {
+    let files = files();
+    files.write("text-or-null.json", r#"{"type": ["string", "null"]}"#);
+    files.write("text.json", r#"{"type": "string"}"#);
+    let done = files.prom(&["schema", "check", "text-or-null.json", "text.json"]);
+    assert_eq!(done.status.code(), Some(100));
+    assert!(stdout(&done).contains("  example  null\n"), "{}", stdout(&done));
+}
+
 #[test]
 fn compatible_is_zero() {
     let files = files();

@@ -117,6 +117,31 @@ fn inferred_from_stored_events() {
     assert_eq!(run(&files, &["schema", "add", "a", "a.json"], &data).status.code(), Some(0));
 }
 
+/// A file of events in one form; what has no such form is said, and the exit code says so, too.
+#[test]
+fn exported_in_the_form_of_a_version() {
+    let files = files();
+    places(&files, |files, at| {
+        let run = |arguments: &[&str]| run(files, arguments, at);
+        run(&["schema", "add", "beat", "schemas/beat/v1.json"]);
+        run(&["pub", "beat", r#"{"host":"a","mem_mb":1}"#]);
+        assert_eq!(run_upcaster(files, 1, 2)["good"], true);
+        assert_eq!(run(&["schema", "add", "beat"]).status.code(), Some(0));
+        for (form, member) in [("written", "mem_mb"), ("1", "mem_mb"), ("latest", "mem_mib")] {
+            let done = run(&["export", "beat", "--reads", form]);
+            assert_eq!(done.status.code(), Some(0), "{form}: {}", stderr(&done));
+            assert!(stdout(&done).contains(&format!("\"{member}\":")), "{}", stdout(&done));
+        }
+        run(&["schema", "policy", "beat", "--payload", "warn"]);
+        assert_eq!(run(&["pub", "beat", r#"{"host":7}"#]).status.code(), Some(0));
+        let partial = run(&["export", "beat", "--reads", "latest"]);
+        assert_eq!(partial.status.code(), Some(8), "{}", stderr(&partial));
+        assert_eq!(stdout(&partial).lines().count(), 1, "{}", stdout(&partial));
+        assert!(stderr(&partial).contains("not in that form"), "{}", stderr(&partial));
+        std::fs::remove_file(files.at("schemas/beat/v1.upcast.json")).unwrap();
+    });
+}
+
 #[test]
 fn a_forced_version_says_who_and_why() {
     let files = files();
@@ -130,4 +155,9 @@ fn a_forced_version_says_who_and_why() {
     assert_eq!(forced.status.code(), Some(0), "{}{}", stdout(&forced), stderr(&forced));
     let (_, versions) = json(&run(&["schema", "ls", "beat", "--json"]));
     assert_eq!(versions["versions"][1]["forced"], "anonymous: known to be noise");
+    // What has no way from one version to the next is refused by force, too.
+    files.write("other.json", r#"{"type": "string"}"#);
+    let refused = run(&["schema", "add", "beat", "other.json", "--force", "in a hurry"]);
+    assert_eq!(refused.status.code(), Some(100), "{}", stderr(&refused));
+    assert!(stdout(&refused).contains("no upcaster from 2 to 3"), "{}", stdout(&refused));
 }

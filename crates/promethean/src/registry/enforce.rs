@@ -1,6 +1,6 @@
 //! The check on the way in: the writer says by which version it writes, and is held to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use promethean_event::{EventId, NewEvent, SCHEMA_VERSION, Topic};
 use promethean_schema::Mismatch;
@@ -22,6 +22,9 @@ pub struct SchemaRefusal {
     pub events: Vec<RefusedEvent>,
     /// How many there were.
     pub count: usize,
+    /// How many of each topic.
+    #[serde(skip)]
+    topics: BTreeMap<Topic, u64>,
 }
 
 fn said(events: &[RefusedEvent], count: usize) -> String {
@@ -127,7 +130,7 @@ pub(crate) struct Checked {
     /// What dual writes add.
     copies: Vec<NewEvent>,
     refused: Vec<RefusedEvent>,
-    count: usize,
+    refused_topics: BTreeMap<Topic, u64>,
 }
 
 /// Versions that events without one are known to be of: they were stored before.
@@ -150,8 +153,9 @@ impl Checked {
     }
 
     pub(crate) fn refusal(&self) -> Option<SchemaRefusal> {
-        let count = self.count;
-        (count > 0).then(|| SchemaRefusal { events: self.refused.clone(), count })
+        let topics = self.refused_topics.clone();
+        let count = usize::try_from(topics.values().sum::<u64>()).unwrap_or(usize::MAX);
+        (count > 0).then(|| SchemaRefusal { events: self.refused.clone(), count, topics })
     }
 
     /// Whether events were stamped here, not by their writers.
@@ -194,8 +198,8 @@ impl Registry {
 
     /// Counts what the last check of a batch has refused.
     pub(crate) fn count_refused(&self, refusal: &SchemaRefusal) {
-        for event in &refusal.events {
-            self.counters(&event.topic).refused.add(1);
+        for (topic, count) in &refusal.topics {
+            self.counters(topic).refused.add(*count);
         }
     }
 
@@ -208,7 +212,7 @@ impl Registry {
                     checked.copies.extend(copies);
                 }
                 Err(why) => {
-                    checked.count += 1;
+                    *checked.refused_topics.entry(event.topic.clone()).or_default() += 1;
                     if checked.refused.len() < REFUSED_EVENTS_MAX {
                         let (id, topic) = (event.id, event.topic.clone());
                         checked.refused.push(RefusedEvent { number, id, topic, why });

@@ -95,6 +95,7 @@ async fn change(
     topic: &Topic,
     mut change: impl FnMut(&Subject, &mut TopicRecord) -> Result<(), EvolutionError> + Send,
 ) -> Result<Evolution, EvolutionError> {
+    let _turn = registry.writing.lock().await;
     for _ in 0..REGISTER_ATTEMPTS_MAX {
         let subject = registry.fresh(topic).await?;
         let mut record = subject.record.clone();

@@ -90,6 +90,9 @@ pub(crate) struct Registry {
     catalog: RwLock<Option<Arc<Catalog>>>,
     /// Held by whoever reads the store, so that an older reading never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
+    /// Held by whoever of this process writes what it has just looked at: they wait for each other
+    /// instead of failing in turn. Those of other processes are told apart by the store.
+    writing: tokio::sync::Mutex<()>,
     functions: RwLock<HashMap<String, CastFunction>>,
     counters: Mutex<HashMap<Topic, Arc<Counters>>>,
     /// When the store was last looked at because of something unknown.
@@ -103,6 +106,7 @@ impl Registry {
             clock,
             catalog: RwLock::default(),
             reading: tokio::sync::Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             functions: RwLock::default(),
             counters: Mutex::default(),
             asked_ms: AtomicU64::new(0),

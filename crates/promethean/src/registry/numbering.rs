@@ -19,6 +19,7 @@ impl Schemas {
     /// The number of a schema, by its fingerprint.
     pub async fn number(&self, fingerprint: &str) -> Result<u32, RegisterError> {
         let store = &self.registry.store;
+        let _turn = self.registry.writing.lock().await;
         for _ in 0..REGISTER_ATTEMPTS_MAX {
             let entries = store.entries(NUMBERS).await?;
             let number = |wanted: &str| {

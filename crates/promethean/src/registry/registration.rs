@@ -266,6 +266,7 @@ impl Registry {
         topic: &Topic,
         wish: &Registration,
     ) -> Result<Registered, RegisterError> {
+        let mut turn = None;
         for _ in 0..REGISTER_ATTEMPTS_MAX {
             let examined = match self.look_at(topic, wish).await? {
                 Outcome::Known(plan) => return Ok(self.known(plan)),
@@ -287,6 +288,11 @@ impl Registry {
                 retired: false,
                 forced: force.cloned(),
             };
+            // Looking takes long, and is done side by side at first. Whoever comes too late by that
+            // looks again, and nobody else of this process writes meanwhile.
+            if turn.is_none() {
+                turn = Some(self.writing.lock().await);
+            }
             match self.keep(&examined, head.clone()).await {
                 Ok(()) => {
                     self.refresh().await?;

@@ -72,6 +72,7 @@ impl Registry {
         version: u32,
         retired: bool,
     ) -> Result<(), RetireError> {
+        let _turn = self.writing.lock().await;
         for _ in 0..crate::limits::REGISTER_ATTEMPTS_MAX {
             let subject = self.fresh(topic).await?;
             let mut record = subject.record.clone();

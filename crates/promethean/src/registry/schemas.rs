@@ -179,6 +179,7 @@ impl Schemas {
         topic: &Topic,
         policy: Option<TopicPolicy>,
     ) -> Result<(), PolicyError> {
+        let _turn = self.registry.writing.lock().await;
         for _ in 0..crate::limits::REGISTER_ATTEMPTS_MAX {
             let subject = self.registry.fresh(topic).await?;
             if let Some(policy) = &policy {

@@ -39,9 +39,34 @@ fn what_explodes_is_refused() {
     }
     assert!(Document::from_value(&deep, None).is_err());
     let text = format!("{}{}", "{\"not\":".repeat(100_000), "}".repeat(100_000));
-    assert!(matches!(Document::parse(&text).unwrap_err(), ReadError::NotJson { .. }));
+    let error = Document::parse(&text).unwrap_err();
+    assert!(error.to_string().starts_with("too deep nesting"), "{error}");
     let big = format!("{{\"title\":\"{}\"}}", "x".repeat(limits::SCHEMA_BYTES_MAX));
     assert!(matches!(Document::parse(&big).unwrap_err(), ReadError::TooLarge { .. }));
+}
+
+/// Twice the next, sixty times: few words, and nobody would live to see an event checked.
+#[test]
+fn definitions_that_double_are_refused() {
+    let doubling = |keyword: &str, steps: usize| {
+        let next = |n: usize| json!({"$ref": format!("#/$defs/d{}", n + 1)});
+        let mut table: serde_json::Map<String, Value> =
+            (0..steps).map(|n| (format!("d{n}"), json!({keyword: [next(n), next(n)]}))).collect();
+        table.insert(format!("d{steps}"), json!({"type": "string"}));
+        json!({"$ref": "#/$defs/d0", "$defs": table})
+    };
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let error = refusal(&doubling(keyword, 60));
+        assert!(error.to_string().starts_with("too many schemas for one value"), "{error}");
+        assert!(Document::from_value(&doubling(keyword, 8), None).is_ok());
+    }
+    // Parts are other values: a wide document is not a deep one.
+    let wide: serde_json::Map<String, Value> = (0..2_000)
+        .map(|n| (format!("p{n}"), doubling("allOf", 4)["$defs"]["d0"].clone()))
+        .collect();
+    let mut document = doubling("allOf", 4);
+    document["properties"] = Value::Object(wide);
+    assert!(Document::from_value(&document, None).is_ok());
 }
 
 #[test]

@@ -2,13 +2,23 @@
 //! `../shared/suites` beside the repository, and a notice is printed if they are not there. What
 //! always runs: `verdicts` (cases of our own, keyword by keyword) and `differential` (random pairs).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use promethean_schema::{CompareOptions, Dialect, Document, ReadError, Verdict, compare};
 use serde_json::Value;
 
-const FILES: [&str; 3] =
-    ["compat-atlassian-diff.jsonl", "compat-confluent-diff.jsonl", "compat-jsoncompat.jsonl"];
+/// All suites of a folder: whoever has others of the same form puts them beside these.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_suite = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("compat-") && name.ends_with(".jsonl")
+    };
+    let mut files: Vec<PathBuf> = all.filter(is_suite).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no compat-….jsonl in {folder:?}");
+    files
+}
 
 fn folder() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
@@ -91,8 +101,8 @@ fn the_published_cases_come_out_right() {
         return;
     };
     let mut tally = Tally::default();
-    for file in FILES {
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    for file in files(&folder) {
+        let text = std::fs::read_to_string(file).unwrap();
         for line in text.lines().filter(|line| !line.is_empty()) {
             let row: Value = serde_json::from_str(line).unwrap();
             judge(&row, "backward", &mut tally);

@@ -23,6 +23,36 @@ fn wider() -> Value {
     wider
 }
 
+/// Many at once, by both interfaces: each document gets one version, and nobody is sent away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn racing_registrars_wait_for_each_other() {
+    const DOCUMENTS: usize = 12;
+    let server = std::sync::Arc::new(TestServer::open().await);
+    let mut tasks = Vec::new();
+    for number in 0..4 * DOCUMENTS {
+        let server = server.clone();
+        let name = format!("p{}", number % DOCUMENTS);
+        let schema = json!({"type": "object", "properties": {name: {"type": "string"}}});
+        tasks.push(tokio::spawn(async move {
+            let by_tool = number / DOCUMENTS % 2 == 0;
+            let answer = match by_tool {
+                true => send(&server, "POST", "/subjects/race/versions", &given(&schema)).await,
+                false => {
+                    let body = json!({"schema": schema});
+                    send(&server, "POST", "/registry/race/versions", &body).await
+                }
+            };
+            (answer.status, answer.json())
+        }));
+    }
+    for task in tasks {
+        let (status, body) = task.await.unwrap();
+        assert!(matches!(status, 200 | 201), "{status} {body}");
+    }
+    let versions = send(&server, "GET", "/subjects/race/versions", &Value::Null).await.json();
+    assert_eq!(versions, (1..=DOCUMENTS).collect::<Value>());
+}
+
 #[tokio::test]
 async fn subjects_and_versions() {
     let server = TestServer::open().await;

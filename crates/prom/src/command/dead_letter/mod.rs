@@ -93,6 +93,13 @@ async fn letters(reach: &Reach, which: &Selection, state: &str) -> anyhow::Resul
     }
 }
 
+/// The same dead letter, with its event in the form of a version.
+async fn in_form(reach: &Reach, letter: Letter, form: &str) -> anyhow::Result<Letter> {
+    let ask = Ask::get("/dead-letters").query("id", Some(letter.id)).query("state", Some("all"));
+    let found = reach.json::<Letters>(ask.query("reads", Some(form))).await?;
+    Ok(found.dead_letters.into_iter().next().unwrap_or(letter))
+}
+
 /// One dead letter by its id, or by how the id ends.
 async fn named(reach: &Reach, text: &str) -> anyhow::Result<Letter> {
     let end = text.trim_start_matches('…');

@@ -1,7 +1,7 @@
 use clap::Args;
 
 use super::letter::{Letter, moment};
-use super::named;
+use super::{in_form, named};
 use crate::command::Status;
 use crate::output::{self, Output};
 use crate::reach::{At, Reach};
@@ -10,12 +10,19 @@ use crate::reach::{At, Reach};
 pub(crate) struct Show {
     /// Id of the dead letter, or its end.
     id: String,
+    /// The form in which its event is shown: `written`, `latest`, or the number of a version of its
+    /// schema.
+    #[arg(long, value_name = "FORM")]
+    reads: Option<String>,
     #[command(flatten)]
     pub(super) at: At,
 }
 
 pub(super) async fn run(show: &Show, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
-    let letter = named(reach, &show.id).await?;
+    let mut letter = named(reach, &show.id).await?;
+    if let Some(form) = &show.reads {
+        letter = in_form(reach, letter, form).await?;
+    }
     output.record(&letter, described)?;
     let (short, flag) = (letter.short(), reach.flag());
     if letter.state == "waiting" {

@@ -210,7 +210,7 @@ fn tried(
     strict: bool,
     (backward, pair): (bool, &Pair),
 ) -> Tried {
-    let finding = |message: String, value: Value| Shown {
+    let finding = |message: String, value: Option<Value>| Shown {
         rule: "PROM-S201",
         pointer: String::new(),
         message,
@@ -226,10 +226,10 @@ fn tried(
     match try_casters(writer, reader, hops, strict) {
         Ok(_) => Tried::Good,
         Err(TrialError::Fails { value, reason }) => {
-            Tried::Fails(Box::new(finding(format!("casters fail: {reason}"), value)))
+            Tried::Fails(Box::new(finding(format!("casters fail: {reason}"), Some(value))))
         }
         Err(TrialError::BadHop(reason)) => {
-            Tried::Fails(Box::new(finding(format!("caster is not good: {reason}"), Value::Null)))
+            Tried::Fails(Box::new(finding(format!("caster is not good: {reason}"), None)))
         }
         Err(error) => Tried::Unknown(Doubt {
             construct: error.to_string(),
@@ -246,7 +246,7 @@ fn removed(current: &Folder, version: &Version) -> Shown {
         rule: "PROM-S202",
         pointer: String::new(),
         message: "version removed: events of it may be stored, and its number is taken".to_owned(),
-        counter_example: Value::Null,
+        counter_example: None,
         example_pointer: String::new(),
         fix: "put the file back; prom schema retire ends a version, and keeps it readable"
             .to_owned(),

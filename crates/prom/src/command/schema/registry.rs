@@ -15,6 +15,7 @@ use super::plan_text::{hop_text, is_good, plan_text};
 use super::source::{Source, Wish};
 use crate::command::project::{Declared, Project};
 use crate::command::{Status, block_on};
+use crate::failure::status_of;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Missing, Reach, segment};
 
@@ -221,7 +222,15 @@ async fn register(
     if let (Some(body), Some(reason)) = (body.as_object_mut(), force) {
         body.insert("force".to_owned(), json!(reason));
     }
-    let done: Value = reach.json(Ask::post(format!("{}/versions", of(topic))).json(&body)).await?;
+    let asked = reach.json(Ask::post(format!("{}/versions", of(topic))).json(&body)).await;
+    let done: Value = match asked {
+        Err(error) if !is_good(&plan) && status_of(&error) == Some(Status::Conflict) => {
+            output.result(&plan, plan_text)?;
+            output.hint("not even by force: stored events would have no way to it");
+            return Ok(Status::FoundProblems);
+        }
+        asked => asked?,
+    };
     output.result(&done, |done| {
         let what = if done["added"] == true { "registered" } else { "was there already" };
         format!("{topic}@{} {what}", done["version"])

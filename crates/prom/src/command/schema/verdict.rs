@@ -33,8 +33,8 @@ pub(super) struct Shown {
     pub(super) rule: &'static str,
     pub(super) pointer: String,
     pub(super) message: String,
-    /// An event that shows it; `null` where the finding is not about events.
-    pub(super) counter_example: Value,
+    /// An event that shows it, which may be `null`; none where the finding is not about events.
+    pub(super) counter_example: Option<Value>,
     pub(super) example_pointer: String,
     pub(super) fix: String,
     /// Whose readers break: `backward` means the new ones, `forward` the old ones.
@@ -86,7 +86,7 @@ impl Shown {
             rule: finding.rule.id(),
             pointer: finding.pointer.clone(),
             message: finding.message.clone(),
-            counter_example: finding.counter_example.clone(),
+            counter_example: Some(finding.counter_example.clone()),
             example_pointer: finding.example_pointer.clone(),
             fix: finding.fix.clone(),
             direction: direction(backward),
@@ -188,8 +188,8 @@ fn shown(finding: &Shown, kind: &str, line: &mut impl FnMut(String)) {
         "  pair     readers of {}, events of {writer} ({})",
         pair.reader, finding.direction
     ));
-    if !finding.counter_example.is_null() {
-        line(format!("  example  {}", finding.counter_example));
+    if let Some(example) = &finding.counter_example {
+        line(format!("  example  {example}"));
     }
     line(format!("  fix      {}", finding.fix));
 }

@@ -43,6 +43,38 @@ async fn a_writer_is_held_to_the_version_it_says() {
     assert_eq!((counts.checked, counts.refused, counts.warned), (3, 1, 0));
 }
 
+/// What is said goes into logs: what the payload lacks, never what stands in it.
+#[tokio::test]
+async fn a_refusal_says_what_is_missing_and_nothing_of_the_payload() {
+    let bus = Bus::memory();
+    let strict = json!({
+        "type": "object", "required": ["host"], "additionalProperties": false,
+        "properties": {"host": {"type": "string"}, "mem_mb": {"type": "number"}}
+    });
+    register(&bus, schema(&strict)).await;
+    let payload = json!({"mem_mb": "s3cret", "a-name": 1});
+    let said = bus.publish(beat(None, &payload)).await.unwrap_err().to_string();
+    assert!(said.contains(r#"the payload lacks "host", which is required"#), "{said}");
+    assert!(said.contains(r#"/mem_mb is not of type "number""#), "{said}");
+    assert!(said.contains("the payload fails additionalProperties"), "{said}");
+    assert!(!said.contains("s3cret") && !said.contains("a-name"), "{said}");
+}
+
+/// The refusal lists some of them; all of them are counted.
+#[tokio::test]
+async fn every_refused_event_of_a_batch_is_counted() {
+    let bus = Bus::memory();
+    both(&bus).await;
+    let bad = json!({"host": "a", "mem_mb": 4});
+    let batch = (0..40).map(|_| beat(Some("2"), &bad)).collect();
+    let PublishError::Refused(refusal) = bus.publish_batch(batch).await.unwrap_err() else {
+        panic!("refused by the schema")
+    };
+    assert_eq!(refusal.count, 40);
+    assert!(refusal.events.len() < 40, "a list for people");
+    assert_eq!(bus.schemas().counts(&heartbeat()).refused, 40);
+}
+
 /// 91: an unknown version, 0 or NaN does not mean anything goes.
 #[tokio::test]
 async fn strange_versions_are_refused() {

@@ -40,6 +40,7 @@ pub(crate) enum LowerProblem {
     Dangling { reference: String, pointer: String },
     Endless { pointer: String },
     TooDeep { pointer: String },
+    TooMuch { pointer: String },
 }
 
 impl LowerProblem {
@@ -59,6 +60,12 @@ impl LowerProblem {
                 line: line(&pointer),
                 pointer,
                 max: limits::REFERENCE_DEPTH_MAX,
+            },
+            Self::TooMuch { pointer } => ReadError::Explodes {
+                what: "too many schemas for one value",
+                line: line(&pointer),
+                pointer,
+                max: usize::try_from(limits::SCHEMAS_PER_VALUE_MAX).unwrap_or(usize::MAX),
             },
         }
     }
@@ -112,6 +119,10 @@ struct Lowering<'a> {
     turns: usize,
     depth: usize,
     visits: usize,
+    /// How many schemas a value is held against, so far, by the schema being read.
+    held: u64,
+    /// The same for the schemas that were read, each with all that it applies to the same value.
+    holds: HashMap<String, u64>,
     /// Schemas whose evaluated parts are being told.
     evaluating: Vec<String>,
     /// The dynamic anchors that are in force, as an index into `scopes`.
@@ -158,6 +169,8 @@ impl<'a> Lowering<'a> {
             turns: 0,
             depth: 0,
             visits: 0,
+            held: 0,
+            holds: HashMap::new(),
             evaluating: Vec::new(),
             scope: 0,
             scopes: vec![Scope::new()],
@@ -204,6 +217,8 @@ impl<'a> Lowering<'a> {
     fn place_in_scope(&mut self, place: &str) -> Lowered {
         let key = self.key(place);
         if let Some(lit) = self.done.get(&key) {
+            let again = self.holds.get(&key).copied().unwrap_or(1);
+            self.held = self.held.saturating_add(again);
             return Ok(*lit);
         }
         if let Some(entered) = self.open.get_mut(&key) {
@@ -227,11 +242,17 @@ impl<'a> Lowering<'a> {
         let entered =
             Entered { steps_into_value: self.steps_into_value, turns: self.turns, link: None };
         self.open.insert(key.clone(), entered);
+        let outer = std::mem::replace(&mut self.held, 1);
         let lit = match self.root.pointer(place) {
             Some(Value::Bool(false)) => Lit::FALSE,
             Some(Value::Object(map)) => self.object(place, map)?,
             _ => Lit::TRUE,
         };
+        self.holds.insert(key.clone(), self.held);
+        self.held = self.held.saturating_add(outer);
+        if self.held > limits::SCHEMAS_PER_VALUE_MAX {
+            return Err(LowerProblem::TooMuch { pointer: place.to_owned() });
+        }
         self.depth -= 1;
         if let Some(Entered { link: Some(link), .. }) = self.open.remove(&key) {
             self.pool.set_link(link, lit);
@@ -256,7 +277,9 @@ impl<'a> Lowering<'a> {
     /// The schema at a place that applies to a part of the value.
     fn part(&mut self, place: &str) -> Lowered {
         self.steps_into_value += 1;
+        let outer = self.held;
         let lit = self.place(place);
+        self.held = outer;
         self.steps_into_value -= 1;
         lit.map(|lit| self.closed(place, lit))
     }

@@ -219,8 +219,8 @@ impl Lowering<'_> {
         let all_items = when(layout.rest.is_some() || has("unevaluatedItems"));
         let all_properties = when(has("additionalProperties") || has("unevaluatedProperties"));
         let mut like = BTreeMap::new();
-        // Only since 2020-12 does `contains` evaluate what it finds.
-        if has("contains") && self.dialect.knows("prefixItems") {
+        // By the letter only since 2020-12; but validators have it so in 2019-09, ours among them.
+        if has("contains") {
             like.insert(self.part(&pointer::child(place, "contains"))?, Lit::TRUE);
         }
         Ok(Evaluated {

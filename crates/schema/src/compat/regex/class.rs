@@ -113,9 +113,8 @@ pub(crate) fn space() -> Class {
 }
 
 /// `\p{..}`: the tables of regex-syntax.
-pub(crate) fn property(name: &str, negated: bool) -> Option<Class> {
-    let letter = if negated { 'P' } else { 'p' };
-    let hir = regex_syntax::parse(&format!("\\{letter}{{{name}}}")).ok()?;
+pub(crate) fn property(name: &str) -> Option<Class> {
+    let hir = regex_syntax::parse(&format!("\\p{{{name}}}")).ok()?;
     let regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) = hir.kind()
     else {
         return None;

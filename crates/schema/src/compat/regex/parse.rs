@@ -240,6 +240,8 @@ impl Parser {
 
     /// `i` and `s`, on or off. Others change what `^` and `$` mean, or how a pattern is written.
     fn flags(&mut self) -> Result<(), PatternProblem> {
+        // What has another case is ours to say, also of a class.
+        self.plain = false;
         let mut on = true;
         while let Some(c) = self.peek().filter(|c| !matches!(c, ':' | ')')) {
             self.at += 1;
@@ -288,8 +290,8 @@ impl Parser {
         Ok(match c {
             'd' => class::digits(),
             'D' => class::digits().negate(),
-            'w' => class::word(),
-            'W' => class::word().negate(),
+            'w' => self.cased(class::word()),
+            'W' => self.cased(class::word()).negate(),
             's' => class::space(),
             'S' => class::space().negate(),
             'p' | 'P' => return self.property(c == 'P'),
@@ -326,7 +328,9 @@ impl Parser {
                 _ => return Err(PatternProblem::Syntax),
             }
         }
-        class::property(&name, negated).ok_or(PatternProblem::Syntax)
+        let class = class::property(&name).ok_or(PatternProblem::Syntax)?;
+        let class = self.cased(class);
+        Ok(if negated { class.negate() } else { class })
     }
 
     fn hex_value(&mut self, digits: usize) -> Option<u32> {

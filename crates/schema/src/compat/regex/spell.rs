@@ -100,12 +100,16 @@ fn spell_class(class: &Class, text: &mut String) {
     }
 }
 
+/// What means something in an expression, or in brackets.
+const SIGNS: &str = r"\.+*?()|[]{}^$#&-~/";
+
 /// A character that stands for itself, in brackets and out of them.
 fn push_char(code: u32, text: &mut String) {
     match char::from_u32(code) {
         Some('\n') => text.push_str("\\n"),
         Some('\r') => text.push_str("\\r"),
-        Some(c) if c.is_ascii_punctuation() => {
+        // No others: `\<` and `\>` are the ends of a word to the engine.
+        Some(c) if SIGNS.contains(c) => {
             text.push('\\');
             text.push(c);
         }

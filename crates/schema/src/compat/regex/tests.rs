@@ -2,6 +2,9 @@ use std::sync::Arc;
 
 use super::*;
 
+/// Another case of `k`.
+const KELVIN: &str = "\u{212A}";
+
 fn finds(pattern: &str, text: &str) -> bool {
     compile(pattern).unwrap().contains(text)
 }
@@ -93,6 +96,9 @@ fn letters_match_either_case_where_that_is_asked() {
     assert!(same("^((?i)a)b$", "^[aA]b$"), "to the end of the group");
     assert!(same("^(?i)[^a]$", "^[^aA]$") && same("(?P<n>a)", "a"));
     assert!(finds("^(?s:.)$", "\n"));
+    assert!(finds(r"^(?i)\p{Lu}$", "a") && !finds(r"^(?i)\P{Lu}$", "a"), "classes, too");
+    assert!(finds(r"^(?i)[\w]$", KELVIN) && finds(r"^(?i)\w$", KELVIN) && !finds(r"^\w$", KELVIN));
+    assert!(!finds(r"^(?i)\W$", KELVIN) && !finds(r"^(?i)[\W]$", KELVIN));
 }
 
 #[test]
@@ -125,10 +131,17 @@ fn a_respelt_pattern_means_the_same() {
         "x(?:|.)y",
         r"^\[.\]\^\-$",
         "^(?:.{2,3}){2}$",
+        "^<.+>$",
+        r#"^(\.[^\\?%*:|"<>\n]+|\${{.*}})$"#,
+        "^[!-/:-@[-`{-~].$",
+        r"(?i)^\w$",
+        r"(?i)^[^\W]$",
+        r"(?i)^\P{Lu}$",
     ];
     let texts = [
         "", "a", "b", "ab", "abc", "foo", "a foo.", "\n", "\r", "é", "{x}", "a1", "a٣", "😀",
-        "a{,3}", "xy", "x.y", "[.]^-", "A\r", "abcd", "0",
+        "a{,3}", "xy", "x.y", "[.]^-", "A\r", "abcd", "0", KELVIN, "\u{17F}", "<a>", "${{x}}",
+        ".a", "&&", "~~", "--", "a-",
     ];
     for pattern in patterns {
         let respelt = spell::for_engine(pattern);

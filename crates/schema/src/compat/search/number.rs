@@ -48,6 +48,9 @@ impl Search<'_> {
         for lit in facts {
             numbers.add(self.pool.term(*lit), lit.negated());
         }
+        if kind == Kind::Fraction && numbers.is_beyond_fractions() {
+            return Outcome::Empty;
+        }
         let (allowed, excluded) = self.listed(facts);
         numbers.excluded = excluded;
         match allowed {
@@ -91,6 +94,13 @@ impl Numbers {
         if narrower {
             self.high = Some((bound.clone(), strict));
         }
+    }
+
+    /// Whether it is all so far from zero that a double is a whole number: others cannot be read.
+    fn is_beyond_fractions(&self) -> bool {
+        let far = Exact::from_integer(BigInt::one() << f64::MANTISSA_DIGITS);
+        self.low.as_ref().is_some_and(|(low, _)| *low >= far)
+            || self.high.as_ref().is_some_and(|(high, _)| *high <= -far)
     }
 
     fn fits(&self, value: &Exact) -> bool {
