@@ -32,6 +32,8 @@ mod logging;
 
 mod template;
 
+mod spelling;
+
 #[cfg(test)]
 mod reference;
 

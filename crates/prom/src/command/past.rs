@@ -285,7 +285,8 @@ pub(crate) fn diff(wish: Diff, output: &Output) -> anyhow::Result<Status> {
 pub(crate) fn why(wish: Why, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
         let path = format!("/views/{}/why/{}", segment(&wish.view), segment(&wish.key));
-        let found: Value = asked(&wish.at, Ask::get(path).query("pointer", wish.pointer.as_ref())).await?;
+        let found: Value =
+            asked(&wish.at, Ask::get(path).query("pointer", wish.pointer.as_ref())).await?;
         output.record(&found, |found| {
             let members = found.get("members").and_then(Value::as_array);
             let line = |member: &Value| {

@@ -95,6 +95,7 @@ async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Sta
         let since = times::told("since", since.as_deref(), output)?;
         let until = times::told("until", tail.until.as_deref(), output)?;
         if !shown.is_done() {
+            tail.warn_of_nothing(reach, output).await;
             stored(tail, reach, (since, until), &mut shown).await?;
         }
         return Ok(Status::Done);
@@ -107,12 +108,30 @@ async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Sta
         None => {}
     }
     if !shown.is_done() {
+        tail.warn_of_nothing(reach, output).await;
         follow(tail, reach, since, &mut shown).await?;
     }
     Ok(Status::Done)
 }
 
 impl Tail {
+    /// A name that is spelt wrong would be waited for without a word.
+    async fn warn_of_nothing(&self, reach: &Reach, output: &Output) {
+        if !output.is_text() {
+            return;
+        }
+        let names = self.patterns.iter().filter_map(Pattern::as_topic);
+        for topic in names.filter(|topic| !topic.is_system()) {
+            // Whoever may read events need not be allowed to list topics.
+            if !matches!(super::topic::find(reach, &topic).await, Ok(None)) {
+                continue;
+            }
+            let meant = super::topic::meant(reach, &topic).await;
+            let meant = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+            output.hint(&format!("there is no topic {topic} yet{meant}"));
+        }
+    }
+
     /// Whether lines have to say which topic they are of.
     fn is_several(&self) -> bool {
         self.patterns.len() > 1 || self.patterns.iter().any(|one| one.as_topic().is_none())
