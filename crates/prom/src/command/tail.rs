@@ -95,7 +95,6 @@ async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Sta
         let since = times::told("since", since.as_deref(), output)?;
         let until = times::told("until", tail.until.as_deref(), output)?;
         if !shown.is_done() {
-            tail.warn_of_nothing(reach, output).await;
             stored(tail, reach, (since, until), &mut shown).await?;
         }
         return Ok(Status::Done);
@@ -171,8 +170,11 @@ async fn stored(
             let ask = Ask::get("/replay").query("topic", Some(pattern)).query("from", from);
             let ask = ask.query("until", until).query("filter", tail.filter());
             let ask = ask.query("reads", tail.reads.as_ref());
-            let page: Page =
-                reach.json(ask.query("after", after.take()).query("limit", Some(1000))).await?;
+            let ask = ask.query("after", after.take()).query("limit", Some(1000));
+            let page: Page = match reach.json(ask).await {
+                Ok(page) => page,
+                Err(error) => return Err(named(error, pattern, reach).await),
+            };
             for gap in page.gaps.iter().chain(&page.unreadable) {
                 shown.gap(gap);
             }
@@ -194,6 +196,17 @@ async fn stored(
         }
     }
     Ok(())
+}
+
+/// An error with the topic that is not there, where that is what it says.
+async fn named(error: anyhow::Error, pattern: &Pattern, reach: &Reach) -> anyhow::Error {
+    let is_absent = error
+        .downcast_ref::<Failure>()
+        .is_some_and(|failure| failure.status == Status::NotFound && failure.code == "not_found");
+    match pattern.as_topic().filter(|_| is_absent) {
+        Some(topic) => super::topic::absent(reach, &topic).await.into(),
+        None => error,
+    }
 }
 
 /// How long to wait before a lost connection is tried again: doubled up to the second.

@@ -203,15 +203,19 @@ pub(super) async fn remove(reach: &Reach, topic: &Topic) -> anyhow::Result<()> {
 }
 
 async fn known(reach: &Reach, topic: &Topic) -> anyhow::Result<ShownTopic> {
-    if let Some(found) = find(reach, topic).await? {
-        return Ok(found);
+    match find(reach, topic).await? {
+        Some(found) => Ok(found),
+        None => Err(absent(reach, topic).await.into()),
     }
+}
+
+/// There is no such topic; perhaps another one was meant.
+pub(super) async fn absent(reach: &Reach, topic: &Topic) -> Failure {
     let hint = match meant(reach, topic).await {
         Some(name) => format!("did you mean {name}?"),
         None => format!("list them with: prom topic ls{}", reach.flag()),
     };
-    let what = format!("there is no topic {topic}");
-    Err(Failure::new(Status::NotFound, what).hint(hint).into())
+    Failure::new(Status::NotFound, format!("there is no topic {topic}")).hint(hint)
 }
 
 /// The topic that somebody may have meant, as far as he may see it.
