@@ -291,8 +291,9 @@ struct End {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    End { end: End },
+    // First: a document may have a member of that name, but the last line has no key.
     Document(Box<Document>),
+    End { end: End },
 }
 
 impl PastScan {

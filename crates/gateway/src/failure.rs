@@ -21,11 +21,13 @@ impl From<PublishError> for Rejection {
             PublishError::Append(error) => error.into(),
             PublishError::Define { source, .. } => source.into(),
             PublishError::UnknownTopic(_) => Self::new(Code::NotFound, error.to_string()),
-            PublishError::System(_) => Self::plain(Code::Forbidden),
+            PublishError::System(_) => Self::new(Code::Forbidden, error.to_string()),
             PublishError::Refused(refusal) => {
                 Self::new(Code::SchemaInvalid, refusal.to_string()).with("refused", &refusal.events)
             }
-            PublishError::Schemas(_) => Self::plain(Code::NotReady).after_ms(1_000),
+            PublishError::Schemas(_) | PublishError::Snapshots(_) => {
+                Self::plain(Code::NotReady).after_ms(1_000)
+            }
             other => Self::new(Code::InvalidEvent, other.to_string()),
         }
     }

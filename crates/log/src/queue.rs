@@ -143,11 +143,11 @@ impl Waiting {
         let taken = take_frame(&mut self.requests);
         self.bytes -= taken.iter().map(Request::bytes).sum::<usize>();
         self.publishers -= taken.iter().map(Request::publishers).sum::<usize>();
-        let shared = taken.iter().filter_map(|request| match request {
+        let mut shared = taken.iter().filter_map(|request| match request {
             Request::Append { batch, .. } if batch.shared => Some(batch.size()),
             _ => None,
         });
-        self.shared_last = shared.last().unwrap_or(self.shared_last);
+        self.shared_last = shared.next_back().unwrap_or(self.shared_last);
         taken
     }
 

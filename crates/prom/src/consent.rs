@@ -72,9 +72,10 @@ impl Consent {
             }
         };
         if !said {
-            output.progress("nothing was changed");
+            // A script that goes on regardless would take it for done.
+            return Err(Failure::usage("it was not confirmed; nothing was changed").into());
         }
-        Ok(said)
+        Ok(true)
     }
 }
 

@@ -78,6 +78,7 @@ impl Failure {
             _ => None,
         };
         let status = match status {
+            400 => Status::Usage,
             401 | 403 => Status::Denied,
             404 => Status::NotFound,
             409 | 412 => Status::Conflict,

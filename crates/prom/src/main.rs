@@ -32,6 +32,8 @@ mod logging;
 
 mod template;
 
+mod spelling;
+
 #[cfg(test)]
 mod reference;
 
@@ -61,20 +63,18 @@ fn main() -> ExitCode {
 /// Help was asked for, or what was typed makes no sense: programs get that as a document, too.
 fn misunderstood(error: &clap::Error) -> ExitCode {
     let asked_for_json = std::env::args().any(|argument| argument == "--json");
+    // Checks exit as plugins of monitors do, to which 2 is bad news, and 3 is none.
+    let is_check = std::env::args().nth(1).is_some_and(|command| command == "check");
+    let status = if is_check { command::Status::Unreachable } else { command::Status::Usage };
     if error.use_stderr() && asked_for_json {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let wishes = output::Wishes { json: true, ..output::Wishes::default() };
-        output::Output::new(wishes).failure(&failure::Failure::usage(first).into());
+        let failure = failure::Failure { status, ..failure::Failure::usage(first) };
+        output::Output::new(wishes).failure(&failure.into());
     } else {
         // Who does not read what was asked for has seen enough.
         let _ = error.print();
     }
-    // Checks exit as plugins of monitors do, to which 2 is bad news, and 3 is none.
-    let is_check = std::env::args().nth(1).is_some_and(|command| command == "check");
-    match error.use_stderr() {
-        true if is_check => command::Status::Unreachable.into(),
-        true => command::Status::Usage.into(),
-        false => ExitCode::SUCCESS,
-    }
+    if error.use_stderr() { status.into() } else { ExitCode::SUCCESS }
 }

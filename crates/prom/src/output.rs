@@ -141,8 +141,8 @@ impl Output {
     /// A bar on standard error, for work that takes a while, counted in things.
     pub(crate) fn bar(&self, total: Option<u64>, what: &str) -> indicatif::ProgressBar {
         let template = match total {
-            Some(_) => "{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}",
-            None => "{msg} {human_pos} {rate}",
+            Some(_) => "{msg} {wide_bar} {at}/{of} {rate} {eta}",
+            None => "{msg} {at} {rate}",
         };
         self.drawn(total, what, template)
     }
@@ -167,7 +167,13 @@ impl Output {
                 // A bar that cannot be drawn is no reason to fail.
                 let _ = write!(out, "{}/s", grouped(state.per_sec() as u64));
             };
-            bar.set_style(style.with_key("rate", rate));
+            let at = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                let _ = out.write_str(&grouped(state.pos()));
+            };
+            let of = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                let _ = out.write_str(&grouped(state.len().unwrap_or(0)));
+            };
+            bar.set_style(style.with_key("rate", rate).with_key("at", at).with_key("of", of));
         }
         bar.set_message(what.to_owned());
         bar
@@ -196,6 +202,12 @@ impl Paint {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let wanted = set("FORCE_COLOR") || on_terminal && !dumb;
         Self(wanted && !no_color && !set("NO_COLOR"))
+    }
+
+    /// No colours.
+    #[cfg(test)]
+    pub(crate) const fn none() -> Self {
+        Self(false)
     }
 
     /// Whether there are colours.
@@ -274,6 +286,63 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// The beginning of a text that may be long, on one line.
+pub(crate) fn beginning(text: &str, chars_max: usize) -> String {
+    let text = plain(text);
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+/// JSON as people read it: indented, with its members in their order and its numbers as they were
+/// written. Without what would steer the terminal.
+pub(crate) fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    let mut chars = json.chars().peekable();
+    let begin = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some(c) = chars.next() {
+        if in_text {
+            in_text = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            out.push(if c.is_control() { '\u{fffd}' } else { c });
+            continue;
+        }
+        match c {
+            _ if c.is_whitespace() => {}
+            '{' | '[' => {
+                out.push(c);
+                while chars.next_if(|c| c.is_whitespace()).is_some() {}
+                if let Some(end) = chars.next_if(|c| matches!(c, '}' | ']')) {
+                    out.push(end);
+                } else {
+                    depth += 1;
+                    begin(&mut out, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                begin(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                begin(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            _ => {
+                in_text = c == '"';
+                out.push(if c.is_control() { '\u{fffd}' } else { c });
+            }
+        }
+    }
+    out
+}
+
 /// One or many.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
@@ -317,6 +386,19 @@ mod tests {
     fn texts_of_others_do_not_steer_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\u{9b}c\r\n"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}\u{fffd}");
         assert_eq!(plain("grün 漢"), "grün 漢");
+    }
+
+    #[test]
+    fn json_is_indented_as_it_was_written() {
+        let json = r#"{"z":1.50,"a":{"q":"a\"{,}:\\","e":[],"o":{ }},"l":[1,null]}"#;
+        let expected = concat!(
+            "{\n  \"z\": 1.50,\n  \"a\": {\n    \"q\": \"a\\\"{,}:\\\\\",\n    \"e\": [],\n",
+            "    \"o\": {}\n  },\n  \"l\": [\n    1,\n    null\n  ]\n}"
+        );
+        assert_eq!(indented(json), expected);
+        assert_eq!(indented("\"a b\""), "\"a b\"");
+        assert_eq!(beginning("abcdef", 3), "abc…");
+        assert_eq!(beginning("abc", 3), "abc");
     }
 
     #[test]

@@ -42,8 +42,14 @@ impl When {
             Self::After(id) => format!("after event {id}"),
             Self::At(at) => {
                 let local = at.to_zoned(now.time_zone().clone());
-                let shown = local.strftime("%a %Y-%m-%d %H:%M:%S %Z");
-                let utc = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                // Milliseconds that were written are said; those of `15m` are chance.
+                let nanos = at.subsec_nanosecond();
+                let (shown, utc) = if nanos != 0 && nanos % 1_000_000 == 0 {
+                    ("%a %Y-%m-%d %H:%M:%S%.3f %Z", "%Y-%m-%dT%H:%M:%S%.3fZ")
+                } else {
+                    ("%a %Y-%m-%d %H:%M:%S %Z", "%Y-%m-%dT%H:%M:%SZ")
+                };
+                let (shown, utc) = (local.strftime(shown), at.strftime(utc).to_string());
                 if now.offset().is_zero() { utc } else { format!("{shown} = {utc}") }
             }
         }
@@ -303,5 +309,7 @@ mod tests {
     fn the_reading_is_echoed() {
         let at = parse("last tuesday 14:00", &now()).unwrap();
         assert_eq!(at.echo(&now()), "Tue 2026-11-10 14:00:00 +01 = 2026-11-10T13:00:00Z");
+        let at = parse("2026-11-10 14:00:05.120", &now()).unwrap();
+        assert_eq!(at.echo(&now()), "Tue 2026-11-10 14:00:05.120 +01 = 2026-11-10T13:00:05.120Z");
     }
 }

@@ -307,3 +307,22 @@ fn a_format_says_what_is_printed() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("an event has no \"nothing\""), "{}", stderr(&wrong));
 }
+
+/// A name that is spelt wrong is no riddle.
+#[test]
+fn a_topic_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let at = ["--data", data.to_str().unwrap()];
+    assert!(prom(&[&["pub", "orders.placed", "1"][..], &at].concat()).status.success());
+    for command in [&["tail", "ordes.placed", "--no-follow"][..], &["topic", "get", "ordes.placed"]]
+    {
+        let absent = prom(&[command, &at].concat());
+        assert_eq!(absent.status.code(), Some(4), "{command:?}");
+        let said = stderr(&absent);
+        assert!(said.contains("there is no topic ordes.placed"), "{said}");
+        assert!(said.contains("did you mean orders.placed?"), "{said}");
+    }
+    let following = ["tail", "ordes.placed", "--text", "-c", "1", "--until", "now"];
+    assert_eq!(prom(&[&following[..], &at].concat()).status.code(), Some(4));
+}

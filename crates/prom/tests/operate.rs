@@ -200,6 +200,13 @@ fn what_is_exported_can_be_imported_any_number_of_times() {
     assert_eq!(stdout(&copy), std::fs::read_to_string(&file).unwrap(), "the same, to the byte");
     let some = prom(&["export", "--where", "payload.n < 3", "--data", text(&one)]);
     assert_eq!(stdout(&some).lines().count(), 6);
+    // What another store has made for itself means nothing here.
+    let state = r#"{"id":"018f2b6c-7d2e-7c4a-8b1e-0123456789ab","topic":"a.x.snapshot","payload":1,
+        "headers":{"x-source-offset":"7"}}"#;
+    let state = state.replace('\n', "");
+    let left = prom_with(&["import", "-", "--data", text(&two)], &state);
+    assert!(stdout(&left).contains(r#""added":0"#) && stdout(&left).contains(r#""left_out":1"#));
+    assert!(stderr(&left).contains("1 left out"), "{}", stderr(&left));
     let wrong = prom_with(&["import", "-", "--data", text(&two)], "{\"payload\":1}\n");
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("line 1: there is no topic in it"));

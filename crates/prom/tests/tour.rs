@@ -9,7 +9,8 @@ use super::server::Server;
 /// What the tour is made of.
 enum Part {
     Prose(&'static str),
-    /// A command with what it prints. `{letter}` is the end of the id of the first dead letter.
+    /// A command with what it prints. `{letter}` is the end of the id of the first dead letter,
+    /// `{beat}` that of the heartbeat.
     Run(&'static str),
     /// A command that only waits for something; it is not shown.
     Wait(&'static str),
@@ -39,6 +40,9 @@ const TOUR: &[Part] = &[
     ),
     Wait("prom view warm processes"),
     Run("prom at now processes dev:stt:1"),
+    Prose("Since which event it is what it is, and what the heartbeat has led to:"),
+    Run("prom why processes dev:stt:1 /status"),
+    Run("prom trace {beat}"),
     Prose("What is there, and who reads it, with the lag in events and in time:"),
     Run("prom topic ls"),
     Run("prom group ls"),
@@ -96,6 +100,7 @@ fn the_tour_is_what_happens() {
             Wait(command) => drop(shell(&server, folder.path(), command)),
             Run(command) => {
                 let command = command.replace("{letter}", &letter(&server, folder.path(), command));
+                let command = command.replace("{beat}", &beat(&server, folder.path(), &command));
                 let seen = shell(&server, folder.path(), &command);
                 let seen = if seen.is_empty() { seen } else { format!("{}\n", seen.trim_end()) };
                 page.push_str(&format!("\n```text\n$ {command}\n{seen}```\n"));
@@ -195,6 +200,18 @@ fn letter(server: &Server, folder: &Path, command: &str) -> String {
     let listed = shell(server, folder, "prom dlq ls --each --json | cat");
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let id = listed["dead_letters"][0]["id"].as_str().unwrap().to_owned();
+    id[id.len() - 6..].to_owned()
+}
+
+fn beat(server: &Server, folder: &Path, command: &str) -> String {
+    if !command.contains("{beat}") {
+        return String::new();
+    }
+    let wanted =
+        r#"prom tail heartbeat.received --no-follow --where 'payload.name == "stt"' | cat"#;
+    let found = shell(server, folder, wanted);
+    let found: serde_json::Value = serde_json::from_str(found.trim()).unwrap();
+    let id = found["id"].as_str().unwrap();
     id[id.len() - 6..].to_owned()
 }
 

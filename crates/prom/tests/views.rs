@@ -29,8 +29,12 @@ fn look_back(at: &[&str]) {
     let listed = json(&["view", "list", "processes", "host=dev", "pid.le=1"]);
     assert_eq!(listed["documents"][0]["_key"], KEY);
     let bad = run(&["view", "list", "processes", "nothing=1"]);
-    assert_eq!(bad.status.code(), Some(1));
+    assert_eq!(bad.status.code(), Some(2));
     assert!(stderr(&bad).contains("cpu_pct"), "{}", stderr(&bad));
+    let described = stdout(&run(&["view", "get", "processes", "--text"]));
+    assert!(described.contains("status text") && described.contains("(host, status)"));
+    assert_eq!(json(&["view", "get", "processes"])["view"], "processes");
+    assert_eq!(run(&["view", "get", "nothing"]).status.code(), Some(4));
     assert_eq!(run(&["view", "list", "processes", "nothing"]).status.code(), Some(2));
     assert_eq!(run(&["view", "get", "processes", "nobody"]).status.code(), Some(4));
     let stats = json(&["view", "get", "host_stats", "dev"]);
@@ -47,6 +51,9 @@ fn look_back(at: &[&str]) {
     assert_eq!(never.status.code(), Some(4));
     let shown = stdout(&run(&["at", &first, "processes", KEY, "--text"]));
     assert!(shown.contains("built from process.state/"), "{shown}");
+    assert!(shown.find("\"processId\"") < shown.find("\"cpu_pct\""), "as it was written: {shown}");
+    let shown = stdout(&run(&["at", "1 hour ago", "processes", KEY, "--text"]));
+    assert_eq!(shown, format!("{KEY} had never been there\n"));
     let soon = run(&["at", "soon", "processes", KEY]);
     assert_eq!(soon.status.code(), Some(2));
     let all = run(&["at", "now", "processes", "--all"]);
@@ -59,7 +66,14 @@ fn look_back(at: &[&str]) {
     let id = why["members"][0]["event"]["id"].as_str().unwrap().to_owned();
     let trace = json(&["trace", &id]);
     assert!(trace["events"].as_array().unwrap().len() >= 2, "{trace}");
-    assert!(stdout(&run(&["trace", &id, "--text"])).contains("heartbeat.received"));
+    let tree = stdout(&run(&["trace", &id, "--text"]));
+    assert!(
+        tree.starts_with("heartbeat.received/0/") && tree.contains("─ process.state/0/"),
+        "{tree}"
+    );
+    assert!(tree.contains("<- asked for"), "{tree}");
+    let changes = stdout(&run(&["diff", "processes", KEY, "--from", &first, "--text"]));
+    assert!(changes.contains("~ /status: \"alive\" -> \"stale\""), "{changes}");
 
     let verified = json(&["view", "verify", "processes"]);
     assert_eq!(verified["different"], 0);
@@ -90,6 +104,15 @@ fn the_demo_is_looked_back_at() {
     let replay = ["replay", "process.state", "--to", "copy", "--where", "key == \"dev:stt:1\""];
     let plan = document(&[&replay[..], &at, &["--dry-run", "--json"]].concat());
     assert!(plan["wanted"].as_u64().unwrap() >= 2 && plan["duplicates"] == 0, "{plan}");
+    assert_eq!(
+        (&plan["topics"][0]["topic"], &plan["complete"]),
+        (&"process.state".into(), &true.into())
+    );
+    let shown = stdout(&prom(&[&replay[..], &at, &["--dry-run", "--text"]].concat()));
+    assert!(
+        shown.starts_with("Plan: replay at http") && shown.contains("{\"processId\""),
+        "{shown}"
+    );
     assert_eq!(prom(&[&replay[..], &at].concat()).status.code(), Some(2), "not without a yes");
     let job = document(&[&replay[..], &at, &["--yes", "--json"]].concat());
     assert_eq!((&job["state"], &job["refused"]), (&"done".into(), &0.into()));

@@ -220,7 +220,7 @@ impl Bus {
             copy.caused_by = vec![event.id];
             batch.push(copy);
         }
-        let published = self.publish_batch(batch).await.map_err(failed)?;
+        let published = self.publish_marked(batch).await.map_err(failed)?;
         Ok(published.iter().filter(|one| !one.duplicate).count() as u64)
     }
 }

@@ -45,6 +45,9 @@ pub enum PublishError {
     /// The schemas could not be read, and nothing is let through unchecked.
     #[error("the schemas could not be read")]
     Schemas(#[source] ReadError),
+    /// Whether the topic is a snapshot could not be read, and nobody else writes into one.
+    #[error("the state of snapshots could not be read")]
+    Snapshots(#[source] ReadError),
     /// The store refused it.
     #[error(transparent)]
     Append(#[from] AppendError),

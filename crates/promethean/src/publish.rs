@@ -11,12 +11,28 @@ use tracing::Instrument;
 
 use crate::bus::Bus;
 use crate::clock::Stopwatch;
+use crate::dead_letter::{REPLAY_FOR, REPLAY_ROUND};
 use crate::error::PublishError;
 use crate::options::UnknownTopics;
 use crate::registry::{Checked, DUAL_OF, KnownStamps};
+use crate::snapshot::{self, SOURCE_OFFSET};
 use crate::store::{
     Append, AppendError, Appended, Durability, Expectation, Receipt, TopicDefinition,
 };
+
+/// Headers by which the system knows its own events again: who gets them, how often they went round,
+/// which state they are.
+const MARKS: [&str; 3] = [REPLAY_FOR, REPLAY_ROUND, SOURCE_OFFSET];
+
+/// What becomes of marks that events have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// They come off. A publisher could otherwise hide events from all groups but one; and one who
+    /// hands headers on, from what was replayed for him, would do it without knowing.
+    TakenOff,
+    /// They are the system's own.
+    Kept,
+}
 
 /// Where a published event stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +132,9 @@ impl IntoFuture for Publish {
             };
             let event = self.event.inspect_err(refused)?;
             let name = (event.id, event.topic.clone());
-            let appended = self.bus.place_since(self.begun, vec![event], self.options).await?;
+            let placed =
+                self.bus.place_since(self.begun, vec![event], self.options, Marks::TakenOff);
+            let appended = placed.await?;
             let receipt = appended.receipts.first();
             let receipt = receipt.ok_or(PublishError::Append(AppendError::Empty))?;
             Ok(published(name, *receipt, &appended))
@@ -147,9 +165,26 @@ impl Bus {
         events: Vec<NewEvent>,
         options: PublishOptions,
     ) -> Result<Vec<Published>, PublishError> {
+        self.publish_all(events, options, Marks::TakenOff).await
+    }
+
+    /// Publishes events of the system's, which keep their marks.
+    pub(crate) async fn publish_marked(
+        &self,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Published>, PublishError> {
+        self.publish_all(events, PublishOptions::default(), Marks::Kept).await
+    }
+
+    async fn publish_all(
+        &self,
+        events: Vec<NewEvent>,
+        options: PublishOptions,
+        marks: Marks,
+    ) -> Result<Vec<Published>, PublishError> {
         let names: Vec<(EventId, Topic)> =
             events.iter().map(|event| (event.id, event.topic.clone())).collect();
-        let appended = self.place_since(Stopwatch::start(), events, options).await?;
+        let appended = self.place_since(Stopwatch::start(), events, options, marks).await?;
         let placed = names.into_iter().zip(&appended.receipts);
         Ok(placed.map(|(name, receipt)| published(name, *receipt, &appended)).collect())
     }
@@ -160,10 +195,11 @@ impl Bus {
         begun: Stopwatch,
         events: Vec<NewEvent>,
         options: PublishOptions,
+        marks: Marks,
     ) -> Result<Appended, PublishError> {
         let site = self.inner.groups.site();
         let span = crate::spans::publish(&events);
-        let result = self.place(events, options).instrument(span).await;
+        let result = self.place(events, options, marks).instrument(span).await;
         match &result {
             _ if !site.meters.is_on() => {}
             Ok(_) => site.meters.publish.took(begun.nanos()),
@@ -176,20 +212,37 @@ impl Bus {
     /// dual writes make. The first receipts are those of the events given.
     pub(crate) async fn place(
         &self,
-        events: Vec<NewEvent>,
+        mut events: Vec<NewEvent>,
         options: PublishOptions,
+        marks: Marks,
     ) -> Result<Appended, PublishError> {
-        for event in &events {
+        for event in &mut events {
             event.check()?;
             if event.topic.is_system() {
                 return Err(PublishError::System(event.topic.clone()));
             }
+            if marks == Marks::TakenOff && !event.headers.is_empty() {
+                MARKS.iter().for_each(|mark| event.headers.remove(mark));
+            }
         }
         // Every publisher passes here: what most need not do is kept out of their way.
+        if events.iter().any(|event| snapshot::is_snapshot_name(&event.topic)) {
+            Box::pin(self.keep_out_of_snapshots(&events)).await?;
+        }
         if self.inner.groups.site().schemas.is_idle() {
             return self.append(events, options).await;
         }
         Box::pin(self.place_checked(events, options)).await
+    }
+
+    /// Whoever follows a topic takes what its snapshot says for the states of its keys.
+    async fn keep_out_of_snapshots(&self, events: &[NewEvent]) -> Result<(), PublishError> {
+        for topic in events.iter().map(|event| &event.topic) {
+            if snapshot::is_kept(self, topic).await.map_err(PublishError::Snapshots)? {
+                return Err(PublishError::System(topic.clone()));
+            }
+        }
+        Ok(())
     }
 
     async fn place_checked(

@@ -6,6 +6,7 @@
  */
 import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { connect } from "promethean";
 import { type Harness, harness } from "promethean/harness";
 
 const here = new URL("./", import.meta.url);
@@ -29,6 +30,13 @@ if (!own && !process.env.PROM_URL) {
   server = await harness({ manifest, arguments: ["--demo"] });
   process.env.PROM_URL = server.url;
   console.error("with a server of its own; PROM_URL names another");
+  if (name === "snapshot-then-live") {
+    // It is seconds old: wait until there is a state to begin with.
+    await using bus = await connect({ url: server.url });
+    for await (const _ of bus.tail("process.state.snapshot", { from: "earliest" })) {
+      break;
+    }
+  }
 }
 
 process.argv.splice(1, process.argv.length, file, ...words);

@@ -138,11 +138,12 @@ export class Views {
   ): AsyncGenerator<ViewDocument<T>> {
     const query = { at: moment(at), by: options.by };
     for await (const line of askLines(this.#http, { path: path(view, "at"), query })) {
-      const { end, ...document } = line as { end?: ScanEnd };
-      if (end === undefined) {
-        yield document as ViewDocument<T>;
+      // A document may have a member of that name; only the last line has no key.
+      if ("_key" in (line as object)) {
+        yield line as ViewDocument<T>;
         continue;
       }
+      const { end } = line as { end: ScanEnd };
       if (end.error !== undefined) {
         throw new PromError("unreachable", `the answer broke off: ${end.error}`);
       }

@@ -19,6 +19,8 @@ test("there are snippets, and they are well typed", () => {
   for (const [index, snippet] of snippets.entries()) {
     writeFileSync(new URL(`snippet-${index}.ts`, folder), snippet);
   }
+  const view = '[views.processes]\ntopic = "process.state"\nfields = { status = "text" }\n';
+  writeFileSync(new URL("prom.toml", folder), `version = 1\n\n${view}`);
   // As a user's project would see them: strict, with the types of the package.
   const config = {
     extends: "../../tsconfig.json",
@@ -33,7 +35,7 @@ test("there are snippets, and they are well typed", () => {
 for (const [index, snippet] of snippets.entries()) {
   const first = snippet.split("\n").find((line) => line.startsWith("await")) ?? "";
   test(`snippet ${index + 1} runs: ${first}`, async () => {
-    await using h = await harness();
+    await using h = await harness({ manifest: fileURLToPath(new URL("prom.toml", folder)) });
     const file = fileURLToPath(new URL(`run/snippet-${index}.js`, folder));
     const env = { ...process.env, PROM_URL: h.url };
     await promisify(execFile)(process.execPath, [file], { env, timeout: 30_000 });

@@ -5,8 +5,9 @@ use super::pattern::{GroupGlob, covers, overlap};
 use super::scope::{self, ScopeError};
 use crate::limits::RULES_MAX;
 
-/// What the topic of the dead letters of a topic begins with.
-const DEAD_LETTER_PREFIX: &str = "dlq.";
+/// What topics that hold copies of a topic's events are called, before and after its name: its dead
+/// letters, and its snapshot.
+const COPIES: [(&str, &str); 2] = [("dlq.", ""), ("", ".snapshot")];
 
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +149,7 @@ impl Policy {
         }
         let denied = self
             .of(Effect::Deny)
-            .any(|right| right.touches(action, resource) || right.touches_dead(action, resource));
+            .any(|right| right.touches(action, resource) || right.touches_copies(action, resource));
         !denied && self.of(Effect::Allow).any(|right| right.grants(action, resource))
     }
 
@@ -185,30 +186,35 @@ impl Right {
         self.applies(action, resource, overlap)
     }
 
-    /// Whether the resource holds dead letters of what it names: those are copies of its events, so
-    /// that who is denied the one is denied the other.
-    fn touches_dead(&self, action: Action, resource: Resource<'_>) -> bool {
-        let Self::Subscribe { topics, group } = self else {
-            return false;
+    /// Whether the resource holds copies of what it names: who is denied to read the one is denied
+    /// the other, and who may not write the one does not get in by way of the other.
+    fn touches_copies(&self, action: Action, resource: Resource<'_>) -> bool {
+        let (topics, group) = match self {
+            Self::Publish { topics } if action == Action::Publish => (topics, None),
+            Self::Subscribe { topics, group } if action != Action::Publish => {
+                (topics, group.as_ref())
+            }
+            _ => return false,
         };
-        if action.area().is_some() || action == Action::Publish {
+        if action.area().is_some() {
             return false;
         }
-        let dead = match resource {
+        let copies = COPIES.iter().any(|(before, after)| match resource {
             Resource::Topic(topic, _) => {
-                let original = topic.as_str().strip_prefix(DEAD_LETTER_PREFIX);
+                let rest = topic.as_str().strip_prefix(before);
+                let original = rest.and_then(|rest| rest.strip_suffix(after));
                 let original = original.and_then(|name| Topic::new(name).ok());
                 original.is_some_and(|original| topics.matches(&original))
             }
             // A name that is too long for a pattern could still be one of those that are asked for.
             Resource::Pattern(pattern, _) => {
-                let named = |name: &str| Pattern::new(&format!("{DEAD_LETTER_PREFIX}{name}"));
-                let dead = named(topics.as_str()).or_else(|_| named("**"));
-                dead.is_ok_and(|dead| overlap(&dead, pattern))
+                let named = |name: &str| Pattern::new(&format!("{before}{name}{after}"));
+                let copies = named(topics.as_str()).or_else(|_| named("**"));
+                copies.is_ok_and(|copies| overlap(&copies, pattern))
             }
             Resource::Server => false,
-        };
-        dead && for_group(group.as_ref(), resource)
+        });
+        copies && for_group(group, resource)
     }
 
     /// Whether it could touch the resource for some group.

@@ -89,6 +89,23 @@ fn who_is_denied_a_topic_is_denied_its_dead_letters() {
     assert!(most.allows(Action::Publish, Resource::Topic(&topic("secret"), None)));
 }
 
+/// Snapshots are copies, too; and what is replayed from dead letters gets into the topic.
+#[test]
+fn who_is_denied_a_topic_is_denied_its_snapshot_and_its_back_door() {
+    let most = policy(&["subscribe:**", "publish:**"], &["subscribe:card", "publish:card"]);
+    let may = |action, name: &str| most.allows(action, Resource::Topic(&topic(name), None));
+    for action in [Action::Read, Action::Publish] {
+        for denied in ["card", "card.snapshot", "dlq.card"] {
+            assert!(!may(action, denied), "{denied}");
+        }
+        for allowed in ["cards", "cards.snapshot", "dlq.cards", "card.paid", "snapshot"] {
+            assert!(may(action, allowed), "{allowed}");
+        }
+    }
+    let pattern = Pattern::new("card.*").unwrap();
+    assert!(!most.allows(Action::Read, Resource::Pattern(&pattern, None)));
+}
+
 #[test]
 fn nobody_writes_as_the_system() {
     let all = policy(&["publish:$**", "publish:**", "subscribe:$**"], &[]);

@@ -223,6 +223,10 @@ async fn bad_questions_are_refused_with_what_is_allowed() {
         let detail = refused.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(allowed), "{path}: {detail}");
     }
+    // A form that is not there is not made up.
+    let unknown = scene.get("/views/processes/snap/a?version=7", &[]).await;
+    assert_eq!(unknown.status, 404, "{}", unknown.body);
+    assert!(unknown.body.contains("process.state has no schemas"), "{}", unknown.body);
     let long = format!("/views/processes/list?host={}", "x".repeat(2_000));
     assert_eq!(scene.get(&long, &[]).await.status, 400);
 }

@@ -265,7 +265,7 @@ impl Changefeed {
 
 fn is_passing(error: &PublishError) -> bool {
     match error {
-        PublishError::Schemas(_) => true,
+        PublishError::Schemas(_) | PublishError::Snapshots(_) => true,
         PublishError::Append(error)
         | PublishError::Define { source: SaveError::Append(error), .. } => matches!(
             error,

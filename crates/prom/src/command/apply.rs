@@ -60,6 +60,9 @@ pub(crate) enum CheckCommand {
 pub(crate) struct CheckConfig {
     /// The manifest [default: prom.toml of this directory].
     file: Option<PathBuf>,
+    /// The same, as `prom plan` and `prom apply` take it.
+    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
 }
 
 impl Named {
@@ -94,7 +97,8 @@ fn unknown(failure: Failure) -> Failure {
 
 pub(crate) fn check(command: &CheckCommand, output: &Output) -> anyhow::Result<Status> {
     let CheckCommand::Config(check) = command;
-    let findings = match Manifest::find(check.file.as_deref()) {
+    let named = check.file.as_deref().or(check.config.as_deref());
+    let findings = match Manifest::find(named) {
         Ok(Some(manifest)) => {
             output.progress(&manifest.summary());
             manifest.check()
@@ -262,7 +266,8 @@ pub(super) fn described(plan: &Steps, place: &str, paint: Paint) -> String {
                 format!("  ~ topic {topic}\n  {}", lines.replace('\n', "\n  "))
             }
             Step::CannotSetTopic { topic, from, to } => {
-                format!("  ! topic {topic}   {from} partitions cannot become {to}")
+                let from = output::count(*from as usize, "partition", "partitions");
+                format!("  ! topic {topic}   {from} cannot become {to}")
             }
             Step::RemoveTopic { topic, events } => {
                 let events = output::count(*events as usize, "event", "events");

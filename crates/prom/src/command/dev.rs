@@ -202,7 +202,7 @@ fn banner(addresses: &[SocketAddr], described: &Described) -> String {
     ];
     lines.extend(manifest.as_ref().map(|found| row("Manifest", found, "watching for changes")));
     if *demo {
-        let path = "heartbeat.received -> group process-projector -> process.state";
+        let path = "heartbeat.received -> process.state -> views processes, host_stats";
         lines.push(row("Demo", path, ""));
     }
     let beat = r#"'{"pid":1,"name":"stt","host":"dev","cpu_pct":3,"mem_mb":90}'"#;

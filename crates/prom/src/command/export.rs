@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use promethean_event::limits::FRAME_EVENTS_MAX;
-use promethean_event::{Pattern, Topic};
+use promethean_event::{Headers, Pattern, Topic};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -178,9 +178,11 @@ async fn write_events(
         }
         if line.starts_with("{\"unreadable\":") {
             let found: serde_json::Value = serde_json::from_str(&line)?;
-            let (id, why) = (&found["unreadable"]["id"], &found["unreadable"]["reason"]);
-            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-            output.progress(&format!("not in that form: {} {}", text(id), text(why)));
+            let told = |member: &str| {
+                let value = found.get("unreadable").and_then(|told| told.get(member));
+                value.and_then(serde_json::Value::as_str).unwrap_or_default()
+            };
+            output.progress(&format!("not in that form: {} {}", told("id"), told("reason")));
             written.unreadable += 1;
             continue;
         }
@@ -211,6 +213,8 @@ struct Imported {
     added: u64,
     /// Were there already.
     duplicates: u64,
+    /// States of snapshots, and copies for one group: the system makes them itself.
+    left_out: u64,
     topics: BTreeMap<String, u64>,
 }
 
@@ -220,6 +224,12 @@ pub(crate) fn import(wish: Import, output: &Output) -> anyhow::Result<Status> {
         let done = publish_file(&wish, &reach, output).await;
         reach.close().await;
         let imported = done?;
+        if imported.left_out > 0 {
+            let count = output::grouped(imported.left_out);
+            output.progress(&format!(
+                "{count} left out: states of snapshots and copies for one group are the system's to make"
+            ));
+        }
         output.record(&imported, |done| {
             let (added, known) = (output::grouped(done.added), output::grouped(done.duplicates));
             let topics = output::count(done.topics.len(), "topic", "topics");
@@ -265,8 +275,12 @@ async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::
         if line.trim().is_empty() {
             continue;
         }
-        let (topic, text) = read_line(wish, &line)
-            .map_err(|why| Failure::usage(format!("line {number}: {why}")))?;
+        let read = read_line(wish, &line);
+        let read = read.map_err(|why| Failure::usage(format!("line {number}: {why}")))?;
+        let Some((topic, text)) = read else {
+            imported.left_out += 1;
+            continue;
+        };
         let of_topic = waiting.entry(topic.clone()).or_default();
         of_topic.bytes += text.len() + 1;
         of_topic.events.push(text);
@@ -295,8 +309,11 @@ async fn from_mongo(url: &Path, collection: &str) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// The event of a line without what another store said about it.
-fn read_line(wish: &Import, line: &str) -> Result<(Topic, String), String> {
+/// Headers of events that mean something only in the store that has made them.
+const MARKS: [&str; 2] = ["x-replay-for", "x-source-offset"];
+
+/// The event of a line without what another store said about it; none if it is that store's own.
+fn read_line(wish: &Import, line: &str) -> Result<Option<(Topic, String)>, String> {
     let mut fields: BTreeMap<&str, &RawValue> =
         serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
     let named = fields.remove("topic").map(|raw| serde_json::from_str::<Topic>(raw.get()));
@@ -307,11 +324,18 @@ fn read_line(wish: &Import, line: &str) -> Result<(Topic, String), String> {
     };
     fields.remove("partition");
     fields.remove("offset");
+    let headers: Headers = match fields.get("headers") {
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|error| error.to_string())?,
+        None => Headers::new(),
+    };
+    if wish.into.is_none() && MARKS.iter().any(|mark| headers.get(mark).is_some()) {
+        return Ok(None);
+    }
     if !fields.contains_key("id") {
         return Err("there is no id in it; `prom pub TOPIC -` publishes events without one".into());
     }
     let text = serde_json::to_string(&fields).map_err(|error| error.to_string())?;
-    Ok((topic, text))
+    Ok(Some((topic, text)))
 }
 
 async fn send(

@@ -53,7 +53,7 @@ async fn find(get: &Get, reach: &Reach, output: &Output) -> anyhow::Result<Found
 fn described(event: &Event) -> String {
     let mut lines = vec![
         format!("event      {}", event.id),
-        format!("topic      {}/{}@{}", event.topic, event.partition, event.offset),
+        format!("position   {}/{}/{}", event.topic, event.partition, event.offset),
     ];
     let at = i64::try_from(event.ts.millis()).ok();
     let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -70,10 +70,7 @@ fn described(event: &Event) -> String {
     lines
         .extend(event.tags.iter().map(|tag| format!("tag        {}", output::plain(tag.as_str()))));
     lines.extend(event.caused_by.iter().map(|id| format!("caused by  {id}")));
-    let value: Option<serde_json::Value> = serde_json::from_str(event.payload.as_str()).ok();
-    let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
-    let pretty = pretty.unwrap_or_default();
-    let pretty: Vec<String> = pretty.lines().map(output::plain).collect();
-    lines.push(format!("payload    {}", pretty.join("\n           ")));
+    let payload = output::indented(event.payload.as_str());
+    lines.push(format!("payload    {}", payload.replace('\n', "\n           ")));
     lines.join("\n")
 }

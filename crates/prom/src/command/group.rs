@@ -159,7 +159,7 @@ async fn show(get: &Get, reach: &Reach, output: &Output) -> anyhow::Result<Statu
     output.record(&shown, |shown| {
         let mut text = format!("{}\n", shown.lag.group);
         for (name, value) in shown.settings.iter().filter(|(_, value)| !value.is_null()) {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = said(value);
             text.push_str(&format!("  {name:<18} {value}\n"));
         }
         let row = |lane: &LaneLag| {
@@ -179,6 +179,15 @@ async fn show(get: &Get, reach: &Reach, output: &Output) -> anyhow::Result<Statu
         text
     })?;
     Ok(Status::Done)
+}
+
+/// A setting as people write it.
+fn said(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(values) => values.iter().map(said).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Status;
+use crate::clock;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach};
 
@@ -75,6 +76,14 @@ impl Job {
         self.cursors.iter().map(|cursor| cursor.end.saturating_sub(cursor.next)).sum()
     }
 
+    /// How long ago it began.
+    fn started(&self) -> String {
+        let at = self.more.get("started_at").and_then(Value::as_u64);
+        let ago =
+            |at| format!("{} ago", output::span(clock::timestamp().millis().saturating_sub(at)));
+        at.map_or_else(|| "-".to_owned(), ago)
+    }
+
     fn path(&self) -> String {
         let text = |name: &str| self.replay.get(name).and_then(Value::as_str);
         let to = match (text("to"), text("group")) {
@@ -117,13 +126,14 @@ async fn ls(reach: &Reach, output: &Output) -> anyhow::Result<Status> {
                     job.id.clone(),
                     job.path(),
                     job.state.clone(),
+                    job.started(),
                     output::grouped(job.published),
                     output::grouped(job.left()),
                     job.error.as_deref().map(output::plain).unwrap_or_default(),
                 ]
             })
             .collect();
-        output::table(&["JOB", "REPLAY", "STATE", "PUBLISHED", "LEFT", "ERROR"], &rows)
+        output::table(&["JOB", "REPLAY", "STATE", "STARTED", "PUBLISHED", "LEFT", "ERROR"], &rows)
     })?;
     Ok(Status::Done)
 }

@@ -1,10 +1,11 @@
 //! `prom at`, `diff`, `why`, `history`: looking back.
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::Status;
-use super::view::pretty;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach, TextLines, segment};
@@ -109,12 +110,24 @@ fn by(is_by_event: bool) -> Option<&'static str> {
 }
 
 /// Asks one thing, and lets go.
-async fn asked(at: &At, ask: Ask) -> anyhow::Result<Value> {
+async fn asked<T: serde::de::DeserializeOwned>(at: &At, ask: Ask) -> anyhow::Result<T> {
     let reach = at.open_workshop().await?;
     let found = reach.json(ask).await;
     reach.close().await;
     found
 }
+
+/// The part of an answer whose members are shown in their order.
+#[derive(Debug, Deserialize)]
+struct Documented<'a> {
+    #[serde(borrow, default)]
+    document: Option<&'a RawValue>,
+}
+
+/// How much is shown of what an event has changed.
+const CHANGE_CHARS: usize = 160;
+/// What the empty pointer points to.
+const WHOLE: &str = "the document";
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
@@ -151,20 +164,23 @@ pub(crate) fn at(wish: AtMoment, output: &Output) -> anyhow::Result<Status> {
             .query("by", by(wish.by_event))
             .query("reduce", wish.reduce.as_ref())
             .query("version", wish.reads);
-        let found = asked(&wish.at, ask).await?;
-        output.record(&found, explained)?;
+        let answer: Box<RawValue> = asked(&wish.at, ask).await?;
+        let found: Value = serde_json::from_str(answer.get())?;
+        let document = serde_json::from_str::<Documented<'_>>(answer.get())?.document;
+        let document = document.map_or("null", RawValue::get);
+        output.record(&found, |found| explained(found, key, document))?;
         let is_there = text_of(&found, "outcome") == "document";
         Ok(if is_there { Status::Done } else { Status::NotFound })
     })
 }
 
-fn explained(found: &Value) -> String {
+fn explained(found: &Value, key: &str, document: &str) -> String {
     let events = found.get("events").and_then(Value::as_array);
     let last = events.and_then(|events| events.last());
     let mut lines = Vec::new();
     match text_of(found, "outcome") {
         "document" => {
-            lines.push(found.get("document").map(pretty).unwrap_or_default());
+            lines.push(output::indented(document));
             let others = found.get("folded").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
             let others = match others {
                 0 => String::new(),
@@ -172,14 +188,14 @@ fn explained(found: &Value) -> String {
             };
             lines.push(format!("built from {others}{}", event(last)));
         }
-        "deleted" => lines.push(format!("deleted by {}", event(last))),
+        "deleted" => lines.push(format!("{key} was deleted by {}", event(last))),
         "before_history" => {
             let start = found.get("history_starts_at");
             let first = start.and_then(|start| start.get("first_of_key"));
-            lines.push("not kept any more: the history of this key starts later".to_owned());
+            lines.push(format!("not kept any more: the history of {key} starts later"));
             lines.push(format!("first kept  {}", event(first)));
         }
-        _ => lines.push("had never been there".to_owned()),
+        _ => lines.push(format!("{key} had never been there")),
     }
     if found.get("complete") == Some(&Value::Bool(false)) {
         let said = "incomplete: events in between may have been compacted away";
@@ -235,7 +251,7 @@ pub(crate) fn diff(wish: Diff, output: &Output) -> anyhow::Result<Status> {
             .query("from", Some(from))
             .query("to", Some(to))
             .query("by", by(wish.by_event));
-        let found = asked(&wish.at, ask).await?;
+        let found: Value = asked(&wish.at, ask).await?;
         output.record(&found, |found| {
             let changes = found.get("patch").and_then(Value::as_array).cloned().unwrap_or_default();
             if changes.is_empty() {
@@ -248,13 +264,17 @@ pub(crate) fn diff(wish: Diff, output: &Output) -> anyhow::Result<Status> {
                         .map_or_else(|| "-".to_owned(), |v| output::plain(&v.to_string()))
                 };
                 let path = text_of(change, "path");
-                let path = if path.is_empty() { "the document" } else { path };
+                let path = if path.is_empty() { WHOLE } else { path };
+                let is_none = |name: &str| change.get(name).is_none_or(Value::is_null);
                 let what = match text_of(change, "op") {
-                    "remove" => format!("{} ->", shown("was")),
-                    "add" => format!("-> {}", shown("value")),
-                    _ => format!("{} -> {}", shown("was"), shown("value")),
+                    "remove" => format!("- {path}: {}", shown("was")),
+                    "add" => format!("+ {path}: {}", shown("value")),
+                    // The whole document: there was none, or there is none any more.
+                    _ if is_none("was") && path == WHOLE => format!("+ {path}: {}", shown("value")),
+                    _ if is_none("value") && path == WHOLE => format!("- {path}: {}", shown("was")),
+                    _ => format!("~ {path}: {} -> {}", shown("was"), shown("value")),
                 };
-                format!("{path}: {what}\n    by {}", event(change.get("event")))
+                format!("{what}\n    by {}", event(change.get("event")))
             };
             changes.iter().map(line).collect::<Vec<_>>().join("\n")
         })?;
@@ -265,7 +285,8 @@ pub(crate) fn diff(wish: Diff, output: &Output) -> anyhow::Result<Status> {
 pub(crate) fn why(wish: Why, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
         let path = format!("/views/{}/why/{}", segment(&wish.view), segment(&wish.key));
-        let found = asked(&wish.at, Ask::get(path).query("pointer", wish.pointer.as_ref())).await?;
+        let found: Value =
+            asked(&wish.at, Ask::get(path).query("pointer", wish.pointer.as_ref())).await?;
         output.record(&found, |found| {
             let members = found.get("members").and_then(Value::as_array);
             let line = |member: &Value| {
@@ -278,6 +299,7 @@ pub(crate) fn why(wish: Why, output: &Output) -> anyhow::Result<Status> {
                     Some(was) => format!(", was {}", output::plain(&was.to_string())),
                 };
                 let pointer = text_of(member, "pointer");
+                let pointer = if pointer.is_empty() { WHOLE } else { pointer };
                 format!("{pointer} {value}{was}\n    since {}", event(member.get("event")))
             };
             let mut lines: Vec<String> = members.into_iter().flatten().map(line).collect();
@@ -293,7 +315,7 @@ pub(crate) fn why(wish: Why, output: &Output) -> anyhow::Result<Status> {
 pub(crate) fn history(wish: History, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
         let path = format!("/views/{}/history/{}", segment(&wish.view), segment(&wish.key));
-        let found = asked(&wish.at, Ask::get(path).query("limit", Some(wish.limit))).await?;
+        let found: Value = asked(&wish.at, Ask::get(path).query("limit", Some(wish.limit))).await?;
         if output.is_document() {
             output.record(&found, |_| String::new())?;
             return Ok(Status::Done);
@@ -304,17 +326,24 @@ pub(crate) fn history(wish: History, output: &Output) -> anyhow::Result<Status> 
                 let patch = step.get("patch").and_then(Value::as_array);
                 let change = |operation: &Value| {
                     let path = text_of(operation, "path");
-                    let path = if path.is_empty() { "the document" } else { path };
+                    let path = if path.is_empty() { WHOLE } else { path };
                     match operation.get("value") {
                         Some(value) => format!("{path} = {}", output::plain(&value.to_string())),
                         None => format!("{path} gone"),
                     }
                 };
                 let changes: Vec<String> = patch.into_iter().flatten().map(change).collect();
-                let changes = changes.join(", ");
-                let changes: String = changes.chars().take(160).collect();
-                let effect = text_of(step, "effect");
-                format!("{}\n    {effect}  {changes}", event(Some(step)))
+                let effect = match text_of(step, "effect") {
+                    "delete" => "deleted".to_owned(),
+                    _ if changes.is_empty() => "put again, the same".to_owned(),
+                    effect => {
+                        format!(
+                            "{effect}  {}",
+                            output::beginning(&changes.join(", "), CHANGE_CHARS)
+                        )
+                    }
+                };
+                format!("{}\n    {effect}", event(Some(step)))
             };
             let mut lines: Vec<String> = steps.iter().map(line).collect();
             if found.get("complete") == Some(&Value::Bool(false)) {

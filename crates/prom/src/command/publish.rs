@@ -112,7 +112,7 @@ async fn one(
         output.record(receipt, |receipt| {
             let again = if receipt.duplicate { ", which was there already" } else { "" };
             let Receipt { id, partition, offset, .. } = receipt;
-            format!("{id}  {}/{partition}@{offset}{again}", publish.topic)
+            format!("{id}  {}/{partition}/{offset}{again}", publish.topic)
         })?;
         output.hint(&format!("see it again: prom get {}{}", receipt.id, reach.flag()));
         Ok(())
@@ -204,7 +204,10 @@ async fn lines(
 }
 
 fn already(published: u64) -> String {
-    format!("after {} events that were published", output::grouped(published))
+    match published {
+        1 => "after 1 event that was published".to_owned(),
+        many => format!("after {} events that were published", output::grouped(many)),
+    }
 }
 
 fn read(sender: &mpsc::Sender<anyhow::Result<Numbered>>) {

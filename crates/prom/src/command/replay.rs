@@ -2,6 +2,8 @@
 
 use clap::Args;
 use promethean_event::{GroupName, Pattern, Topic};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Status;
@@ -83,11 +85,14 @@ fn body(wish: &Replay, output: &Output) -> anyhow::Result<Value> {
 async fn replay(wish: &Replay, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
     let body = body(wish, output)?;
     let ask = Ask::post("/replays").query("dry_run", Some("true")).json(&body);
-    let plan: Value = reach.json(ask).await?;
+    let answer: Box<RawValue> = reach.json(ask).await?;
+    let plan: Value = serde_json::from_str(answer.get())?;
+    let examples: Shown = serde_json::from_str(answer.get())?;
+    let text = planned(&plan, &examples, &reach.place());
     if wish.consent.is_dry_run() {
-        output.record(&plan, planned)?;
+        output.record(&plan, |_| text)?;
     } else {
-        output.progress(&planned(&plan));
+        output.progress(&text);
     }
     if !wish.consent.given(Harm::Moderate, output)? {
         return Ok(Status::Done);
@@ -101,7 +106,23 @@ async fn replay(wish: &Replay, reach: &Reach, output: &Output) -> anyhow::Result
     progress(reach, job, output).await
 }
 
-fn planned(plan: &Value) -> String {
+/// How much of a key, and of a payload, a plan shows.
+const KEY_CHARS: usize = 40;
+const PAYLOAD_CHARS: usize = 100;
+
+/// What of a plan is shown as it was written.
+#[derive(Debug, Deserialize)]
+struct Shown {
+    examples: Vec<Example>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Example {
+    key: Option<String>,
+    payload: Box<RawValue>,
+}
+
+fn planned(plan: &Value, shown: &Shown, place: &str) -> String {
     let number = |name: &str| plan.get(name).and_then(Value::as_u64).unwrap_or(0);
     let replay = plan.get("replay");
     let target = |name: &str| replay.and_then(|replay| replay.get(name)?.as_str());
@@ -109,32 +130,35 @@ fn planned(plan: &Value) -> String {
         (Some(topic), _) => topic.to_owned(),
         (None, group) => format!("group {}", group.unwrap_or_default()),
     };
-    let mut lines = Vec::new();
+    let mut lines = vec![format!("Plan: replay at {place}")];
     for topic in plan.get("topics").and_then(Value::as_array).into_iter().flatten() {
-        let name = topic.get(0).and_then(Value::as_str).unwrap_or_default();
-        let events = topic.get(1).and_then(Value::as_u64).unwrap_or(0);
-        lines.push(format!("{name} -> {to}   {} events", output::grouped(events)));
+        let name = topic.get("topic").and_then(Value::as_str).unwrap_or_default();
+        let events = topic.get("events").and_then(Value::as_u64).unwrap_or(0);
+        lines.push(format!("  {name} -> {to}   {} events", output::grouped(events)));
     }
-    let whole = plan.get("is_whole") == Some(&Value::Bool(true));
+    let whole = plan.get("complete") == Some(&Value::Bool(true));
     let least = if whole { "" } else { "of the first part, " };
+    let left_out = number("duplicates") + number("refused");
     lines.push(format!(
-        "{least}{} of {} would be published, {} are there already, {} would be refused",
-        output::grouped(
-            number("wanted") - number("duplicates") - number("refused").min(number("wanted"))
-        ),
+        "  {least}{} of {} would be published, {} are there already, {} would be refused",
+        output::grouped(number("wanted").saturating_sub(left_out)),
         output::grouped(number("read")),
         output::grouped(number("duplicates")),
         output::grouped(number("refused")),
     ));
     for refused in plan.get("refusals").and_then(Value::as_array).into_iter().flatten().take(3) {
         let text = |name: &str| refused.get(name).and_then(Value::as_str).unwrap_or_default();
-        lines.push(format!("  refused {}: {}", text("position"), output::plain(text("why"))));
+        lines.push(format!("    refused {}: {}", text("position"), output::plain(text("why"))));
     }
-    for example in plan.get("examples").and_then(Value::as_array).into_iter().flatten() {
-        let payload = example.get("payload").map(ToString::to_string).unwrap_or_default();
-        let payload: String = payload.chars().take(120).collect();
-        let key = example.get("key").and_then(Value::as_str).unwrap_or("-");
-        lines.push(format!("  {}  {}", output::plain(key), output::plain(&payload)));
+    if !shown.examples.is_empty() {
+        lines.push("  such as".to_owned());
+    }
+    let width = |example: &Example| example.key.as_ref().map_or(1, |key| key.chars().count());
+    let width = shown.examples.iter().map(width).max().unwrap_or(0).min(KEY_CHARS);
+    for example in &shown.examples {
+        let key = output::beginning(example.key.as_deref().unwrap_or("-"), KEY_CHARS);
+        let payload = output::beginning(example.payload.get(), PAYLOAD_CHARS);
+        lines.push(format!("    {key:width$}  {payload}"));
     }
     lines.join("\n")
 }

@@ -107,12 +107,30 @@ async fn show(tail: &Tail, reach: &Reach, output: &Output) -> anyhow::Result<Sta
         None => {}
     }
     if !shown.is_done() {
+        tail.warn_of_nothing(reach, output).await;
         follow(tail, reach, since, &mut shown).await?;
     }
     Ok(Status::Done)
 }
 
 impl Tail {
+    /// A name that is spelt wrong would be waited for without a word.
+    async fn warn_of_nothing(&self, reach: &Reach, output: &Output) {
+        if !output.is_text() {
+            return;
+        }
+        let names = self.patterns.iter().filter_map(Pattern::as_topic);
+        for topic in names.filter(|topic| !topic.is_system()) {
+            // Whoever may read events need not be allowed to list topics.
+            if !matches!(super::topic::find(reach, &topic).await, Ok(None)) {
+                continue;
+            }
+            let meant = super::topic::meant(reach, &topic).await;
+            let meant = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+            output.hint(&format!("there is no topic {topic} yet{meant}"));
+        }
+    }
+
     /// Whether lines have to say which topic they are of.
     fn is_several(&self) -> bool {
         self.patterns.len() > 1 || self.patterns.iter().any(|one| one.as_topic().is_none())
@@ -152,8 +170,11 @@ async fn stored(
             let ask = Ask::get("/replay").query("topic", Some(pattern)).query("from", from);
             let ask = ask.query("until", until).query("filter", tail.filter());
             let ask = ask.query("reads", tail.reads.as_ref());
-            let page: Page =
-                reach.json(ask.query("after", after.take()).query("limit", Some(1000))).await?;
+            let ask = ask.query("after", after.take()).query("limit", Some(1000));
+            let page: Page = match reach.json(ask).await {
+                Ok(page) => page,
+                Err(error) => return Err(named(error, pattern, reach).await),
+            };
             for gap in page.gaps.iter().chain(&page.unreadable) {
                 shown.gap(gap);
             }
@@ -175,6 +196,17 @@ async fn stored(
         }
     }
     Ok(())
+}
+
+/// An error with the topic that is not there, where that is what it says.
+async fn named(error: anyhow::Error, pattern: &Pattern, reach: &Reach) -> anyhow::Error {
+    let is_absent = error
+        .downcast_ref::<Failure>()
+        .is_some_and(|failure| failure.status == Status::NotFound && failure.code == "not_found");
+    match pattern.as_topic().filter(|_| is_absent) {
+        Some(topic) => super::topic::absent(reach, &topic).await.into(),
+        None => error,
+    }
 }
 
 /// How long to wait before a lost connection is tried again: doubled up to the second.

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output, Paint};
 use crate::reach::{Ask, At, Missing, Reach};
 use crate::rules::{Compaction, Difference, Rules};
-use crate::{clock, times};
+use crate::{clock, spelling, times};
 
 /// Look at topics, make, change and remove them.
 #[derive(Debug, Subcommand)]
@@ -203,11 +203,26 @@ pub(super) async fn remove(reach: &Reach, topic: &Topic) -> anyhow::Result<()> {
 }
 
 async fn known(reach: &Reach, topic: &Topic) -> anyhow::Result<ShownTopic> {
-    find(reach, topic).await?.ok_or_else(|| {
-        Failure::new(Status::NotFound, format!("there is no topic {topic}"))
-            .hint(format!("list them with: prom topic ls{}", reach.flag()))
-            .into()
-    })
+    match find(reach, topic).await? {
+        Some(found) => Ok(found),
+        None => Err(absent(reach, topic).await.into()),
+    }
+}
+
+/// There is no such topic; perhaps another one was meant.
+pub(super) async fn absent(reach: &Reach, topic: &Topic) -> Failure {
+    let hint = match meant(reach, topic).await {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("list them with: prom topic ls{}", reach.flag()),
+    };
+    Failure::new(Status::NotFound, format!("there is no topic {topic}")).hint(hint)
+}
+
+/// The topic that somebody may have meant, as far as he may see it.
+pub(super) async fn meant(reach: &Reach, topic: &Topic) -> Option<String> {
+    let known = topics(reach, None).await.ok()?;
+    let names = known.iter().map(|known| known.topic.as_str());
+    spelling::nearest(topic.as_str(), names).map(str::to_owned)
 }
 
 fn age(newest: Option<u64>) -> String {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Status;
@@ -15,7 +16,7 @@ use crate::reach::{Ask, At, Reach, segment};
 pub(crate) enum ViewCommand {
     /// List views and how they stand. Exit code 100 if one has failed.
     Ls(List),
-    /// Show the document of a key.
+    /// Show the document of a key; without a key, the view itself.
     Get(Get),
     /// List documents by declared fields.
     List(Documents),
@@ -48,7 +49,7 @@ pub(crate) struct Get {
     /// The view.
     view: String,
     /// The key.
-    key: String,
+    key: Option<String>,
     /// In the form of this version of the topic's schema.
     #[arg(long, value_name = "VERSION")]
     reads: Option<u32>,
@@ -165,18 +166,61 @@ async fn ls(reach: &Reach, output: &Output) -> anyhow::Result<Status> {
 }
 
 async fn get(wish: &Get, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
-    let ask = Ask::get(format!("/views/{}/snap/{}", segment(&wish.view), segment(&wish.key)))
+    let Some(key) = &wish.key else {
+        return describe(&wish.view, reach, output).await;
+    };
+    let ask = Ask::get(format!("/views/{}/snap/{}", segment(&wish.view), segment(key)))
         .query("version", wish.reads)
         .query("min_position", wish.min_position.as_ref());
-    let document: Value = reach.json(ask).await?;
-    output.record(&document, pretty)?;
+    let document: Box<RawValue> = reach.json(ask).await?;
+    match output.is_text() {
+        true => output.print(&output::indented(document.get()))?,
+        false => {
+            output.record(&serde_json::from_str::<Value>(document.get())?, Value::to_string)?
+        }
+    }
     Ok(Status::Done)
 }
 
-/// JSON for people.
-pub(super) fn pretty(value: &Value) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.lines().map(output::plain).collect::<Vec<_>>().join("\n")
+async fn describe(name: &str, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
+    let found: Standings = reach.json(Ask::get("/views")).await?;
+    let Some(view) = found.views.into_iter().find(|view| view.view == name) else {
+        let failure = Failure::new(Status::NotFound, format!("there is no view {name}"));
+        return Err(failure.hint("list them with: prom view ls").into());
+    };
+    output.record(&view, |view| {
+        let of = |value: &Value, name: &str| {
+            value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let listed = |name: &str, said: &dyn Fn(&Value) -> String| {
+            let values = view.more.get(name).and_then(Value::as_array);
+            let said: Vec<String> = values.into_iter().flatten().map(said).collect();
+            if said.is_empty() { "-".to_owned() } else { said.join(", ") }
+        };
+        let columns = |index: &Value| {
+            let columns = index.as_array().into_iter().flatten().filter_map(Value::as_str);
+            format!("({})", columns.collect::<Vec<_>>().join(", "))
+        };
+        let mut lines = vec![
+            view.view.clone(),
+            format!("  topics      {}", view.topics.join(", ")),
+            format!(
+                "  fields      {}",
+                listed("fields", &|field| {
+                    format!("{} {}", of(field, "name"), of(field, "kind"))
+                })
+            ),
+            format!("  indexes     {}", listed("indexes", &columns)),
+            format!("  state       {}", view.state),
+            format!("  events      {}", output::grouped(view.events)),
+            format!("  lag         {}", output::grouped(view.lag)),
+        ];
+        lines
+            .extend(view.error.as_ref().map(|why| format!("  error       {}", output::plain(why))));
+        lines.join("\n")
+    })?;
+    output.hint(&format!("see what is in it: prom view list {name}{}", reach.flag()));
+    Ok(Status::Done)
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::document::{Document, From};
+use crate::output;
 use crate::rules::{Difference, Rules};
 
 /// What a bus has.
@@ -73,8 +74,9 @@ impl Step {
     pub(crate) fn obstacle(&self) -> Option<String> {
         match self {
             Self::CannotSetTopic { topic, from, to } => Some(format!(
-                "topic {topic} has {from} partitions and keeps them: keys would change their place. \
-                 For {to}, make another topic and copy: prom export {topic} | prom import - --into …"
+                "topic {topic} has {} and keeps that: keys would change their place. \
+                 For {to}, make another topic and copy: prom export {topic} | prom import - --into …",
+                output::count(*from as usize, "partition", "partitions")
             )),
             Self::SetGroup { group, members, .. } if *members > 0 => Some(format!(
                 "group {group} has members, which agree on its settings: stop them first"

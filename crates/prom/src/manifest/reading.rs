@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::document::Document;
+use crate::spelling;
 
 /// Why a manifest was not read.
 #[derive(Debug, thiserror::Error)]
@@ -121,25 +122,23 @@ fn wrong(path: &Path, text: &str, error: &toml::de::Error) -> ManifestError {
     }
 }
 
-/// The parser names the key that it does not know and all that it would; of those, the one that
-/// is spelt most like it is worth a guess.
+/// The parser names the key, or the word for a value, that it does not know and all that it would;
+/// of those, the one that is spelt most like it is worth a guess.
 fn explained(message: &str) -> (String, Option<String>) {
-    let Some(rest) = message.strip_prefix("unknown field `") else {
+    let key = message.strip_prefix("unknown field `").map(|rest| (rest, "there is no key"));
+    let value = message.strip_prefix("unknown variant `").map(|rest| (rest, "there is no value"));
+    let Some((rest, problem)) = key.or(value) else {
         return (message.trim().to_owned(), None);
     };
     let mut names = rest.split('`');
     let unknown = names.next().unwrap_or_default();
     let known: Vec<&str> = names.skip(1).step_by(2).collect();
-    let close = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(unknown, name), *name))
-        .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
-        .min();
+    let close = spelling::nearest(unknown, known.iter().copied());
     let problem = match close {
-        Some(_) => format!("there is no key `{unknown}`"),
-        None => format!("there is no key `{unknown}`; there are: {}", known.join(", ")),
+        Some(_) => format!("{problem} `{unknown}`"),
+        None => format!("{problem} `{unknown}`; there are: {}", known.join(", ")),
     };
-    (problem, close.map(|(_, name)| name.to_owned()))
+    (problem, close.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -165,6 +164,10 @@ mod tests {
         let far = read_text("[sevrer]\n", &[]).unwrap_err();
         assert!(
             matches!(far, ManifestError::Wrong { suggestion: Some(name), .. } if name == "server")
+        );
+        let value = read_text("[auth]\nmode = \"statik\"\n", &[]).unwrap_err();
+        assert!(
+            matches!(value, ManifestError::Wrong { suggestion: Some(name), .. } if name == "static")
         );
         let nothing = read_text("xylophone = 1\n", &[]).unwrap_err().to_string();
         assert!(nothing.contains("there are: version, server"), "{nothing}");

@@ -109,7 +109,8 @@ impl Bus {
                 let read = Read::From { lane, from, limit: PageLimit::default() };
                 let page = self.inner.store.read(read).await?;
                 for stored in page.events {
-                    let Some(letter) = DeadLetter::of(&stored.event) else {
+                    let letter = DeadLetter::of(&stored.event).filter(|it| is_of(it, topic));
+                    let Some(letter) = letter else {
                         let id = stored.event.id;
                         tracing::warn!(%id, topic = %topic.definition.topic, "not a dead letter");
                         continue;
@@ -158,6 +159,14 @@ impl Bus {
             state => Err(DeadLetterError::NotWaiting { id, state }),
         }
     }
+}
+
+/// Whether a letter belongs where it is. One that somebody has published elsewhere would be replayed
+/// into a topic that he may not write.
+fn is_of(letter: &DeadLetter, topic: &TopicEntry) -> bool {
+    let own = promethean_delivery::dead_letter::dead_letter_topic(&letter.topic);
+    own.is_ok_and(|own| own == topic.definition.topic)
+        && letter.original.as_ref().is_none_or(|event| event.topic == letter.topic)
 }
 
 fn is_dead(topic: &Topic) -> bool {

@@ -7,7 +7,7 @@ mod listing;
 mod release;
 
 pub use letter::DeadLetterEntry;
-pub(crate) use letter::{DeadEvent, REPLAY_FOR};
+pub(crate) use letter::{DeadEvent, REPLAY_FOR, REPLAY_ROUND};
 pub use listing::DeadLetterError;
 pub use promethean_event::{DeadLetter, DeadLetterQuery, DeadLetterState, ReplayTo};
 pub use release::{ReplayDeadLetters, ReplayReport, Unreplayed};

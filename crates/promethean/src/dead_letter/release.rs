@@ -185,7 +185,7 @@ impl Bus {
             Err(_) => return Ok(Some(Unreplayed::NoRoom)),
         }
         if !replay.dry_run {
-            self.publish(event).await?;
+            self.publish_marked(vec![event]).await?;
             self.finish_parked(letter, round).await;
             self.settle_letter(entry.id, DeadLetterState::Replayed).await?;
         }

@@ -1,8 +1,7 @@
 //! What a replay would do, without doing it.
 
-use promethean_event::{EventId, Topic};
+use promethean_event::{EventId, Payload, Topic};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::record::Refused;
 use super::runner::{JobError, Jobs};
@@ -21,8 +20,8 @@ const SHOWN_MAX: usize = 3;
 pub struct ReplayPlan {
     /// What was asked for.
     pub replay: ReplaySpec,
-    /// Topics that are read, with events between the times.
-    pub topics: Vec<(Topic, u64)>,
+    /// Topics that are read.
+    pub topics: Vec<PlannedTopic>,
     /// Events that were looked at.
     pub read: u64,
     /// Of these, how many would be published.
@@ -36,7 +35,17 @@ pub struct ReplayPlan {
     /// Some of what would be published.
     pub examples: Vec<PlannedEvent>,
     /// Whether everything was looked at; otherwise the numbers are of the first part.
-    pub is_whole: bool,
+    pub complete: bool,
+}
+
+/// A topic that would be read.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct PlannedTopic {
+    /// The topic.
+    pub topic: Topic,
+    /// Its events between the times.
+    pub events: u64,
 }
 
 /// An event that would be published.
@@ -52,7 +61,7 @@ pub struct PlannedEvent {
     /// Its key.
     pub key: Option<String>,
     /// Its payload.
-    pub payload: Value,
+    pub payload: Payload,
 }
 
 impl Jobs {
@@ -69,13 +78,13 @@ impl Jobs {
             refused: 0,
             refusals: Vec::new(),
             examples: Vec::new(),
-            is_whole: true,
+            complete: true,
         };
         for cursor in &cursors {
             let events = cursor.end.get().saturating_sub(cursor.next.get());
-            match plan.topics.last_mut().filter(|(topic, _)| *topic == cursor.topic) {
-                Some((_, count)) => *count += events,
-                None => plan.topics.push((cursor.topic.clone(), events)),
+            match plan.topics.last_mut().filter(|last| last.topic == cursor.topic) {
+                Some(last) => last.events += events,
+                None => plan.topics.push(PlannedTopic { topic: cursor.topic.clone(), events }),
             }
         }
         for cursor in cursors {
@@ -83,7 +92,7 @@ impl Jobs {
             let mut next = cursor.next;
             while next < cursor.end {
                 if plan.read >= LOOKED_AT_MAX {
-                    plan.is_whole = false;
+                    plan.complete = false;
                     return Ok(plan);
                 }
                 let limit = PageLimit::default();
@@ -133,7 +142,7 @@ impl Jobs {
                 id: copy.id,
                 topic: copy.topic,
                 key: copy.key.map(|key| key.as_str().to_owned()),
-                payload: copy.payload.decode().unwrap_or_default(),
+                payload: copy.payload,
             });
         }
         Ok(())

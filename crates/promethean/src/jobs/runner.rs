@@ -388,7 +388,7 @@ impl Jobs {
             return Ok(());
         }
         let batch = copies.iter().map(|(_, copy)| copy.clone()).collect();
-        match self.bus().publish_batch(batch).await {
+        match self.bus().publish_marked(batch).await {
             Ok(published) => {
                 count(job, published.iter().map(|published| published.duplicate));
                 return Ok(());
@@ -397,7 +397,7 @@ impl Jobs {
             Err(error) => return Err(error.into()),
         }
         for (stored, copy) in copies {
-            match self.bus().publish_batch(vec![copy]).await {
+            match self.bus().publish_marked(vec![copy]).await {
                 Ok(published) => count(job, published.iter().map(|one| one.duplicate)),
                 Err(error) if is_of_an_event(&error) => refuse(job, stored, error.to_string()),
                 Err(error) => return Err(error.into()),
@@ -414,9 +414,10 @@ fn is_of_an_event(error: &PublishError) -> bool {
         PublishError::Append(error) => {
             matches!(error, AppendError::IdConflict { .. } | AppendError::TooLarge { .. })
         }
-        PublishError::Define { .. } | PublishError::Schemas(_) | PublishError::UnknownTopic(_) => {
-            false
-        }
+        PublishError::Define { .. }
+        | PublishError::Schemas(_)
+        | PublishError::Snapshots(_)
+        | PublishError::UnknownTopic(_) => false,
         _ => true,
     }
 }

@@ -124,7 +124,7 @@ fn kind_of(error: &PublishError) -> usize {
         PublishError::UnknownTopic(_) => "unknown_topic",
         PublishError::Define { .. } => "define",
         PublishError::Refused(_) => "schema",
-        PublishError::Schemas(_) => "unavailable",
+        PublishError::Schemas(_) | PublishError::Snapshots(_) => "unavailable",
         PublishError::Append(error) => match error {
             AppendError::Empty => "empty",
             AppendError::TooLarge { .. } => "too_large",

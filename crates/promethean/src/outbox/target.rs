@@ -7,7 +7,7 @@ use futures_core::future::BoxFuture;
 use promethean_event::{EventId, NewEvent, Topic};
 
 use crate::bus::Bus;
-use crate::publish::PublishOptions;
+use crate::publish::{Marks, PublishOptions};
 use crate::store::{Append, AppendError, Receipt, SaveError, Store, TopicDefinition};
 
 /// Where a drainer publishes to.
@@ -147,7 +147,7 @@ impl OutboxTarget for Bus {
         Box::pin(async move {
             use crate::error::PublishError as Refusal;
             let own = events.len();
-            let placed = bus.place(events, PublishOptions::default()).await;
+            let placed = bus.place(events, PublishOptions::default(), Marks::TakenOff).await;
             let mut appended = placed.map_err(|error| match error {
                 Refusal::Append(error) => PublishError::Append(error),
                 Refusal::Define { topic, source } => PublishError::Define { topic, source },
@@ -155,7 +155,7 @@ impl OutboxTarget for Bus {
                     PublishError::Append(AppendError::UnknownTopic(topic))
                 }
                 // Nothing is let through unchecked, but it is not the events' fault.
-                Refusal::Schemas(error) => {
+                Refusal::Schemas(error) | Refusal::Snapshots(error) => {
                     PublishError::Append(AppendError::Unavailable(error.to_string()))
                 }
                 refused => PublishError::Refused(refused.to_string()),

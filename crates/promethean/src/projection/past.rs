@@ -251,6 +251,12 @@ impl Projection {
             PastError::Version(format!("the event at {} is not kept any more", document.position))
         };
         let stored = self.source_of(&document).await?.ok_or_else(gone)?;
+        let catalog = self.site.bus.inner.groups.site().schemas.catalog().await?;
+        let topic = &stored.event.topic;
+        if matches!(catalog.find(topic), Ok(None)) {
+            let why = format!("{topic} has no schemas, and so no version {version}");
+            return Err(PastError::Version(why));
+        }
         let reader = self.site.bus.reader(crate::decode::Reads::Version(version)).await?;
         let event = reader.decode(&stored.event);
         let event = event.map_err(|error| PastError::Version(error.to_string()))?;

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use promethean_event::{
@@ -128,6 +128,10 @@ impl Compactor {
         for lane in source.lanes() {
             ends.push((lane, self.bus.store().bounds(lane).await?.next));
         }
+        // It reaches nowhere yet, but is a snapshot: from here on nobody else writes there. Somebody's
+        // event would hide the state of its key.
+        let claimed: Vec<_> = source.lanes().map(|lane| (lane, Offset::ZERO)).collect();
+        self.reached(&claimed, target).await?;
         let mut after = None;
         loop {
             let (topic, prefix) = (source.id, String::new());
@@ -186,12 +190,16 @@ impl Compactor {
         if newest.is_empty() {
             return Ok(());
         }
+        let mut taken = HashSet::new();
         loop {
             // Before looking: what another compactor adds from here on makes the append fail.
             let expect = self.ends(target).await?;
-            let events = self.unknown(&newest, target).await?;
+            let mut events = self.unknown(&newest, target).await?;
             if events.is_empty() {
                 return Ok(());
+            }
+            for event in events.iter_mut().filter(|event| taken.contains(&event.id)) {
+                event.id = EventId::generate();
             }
             let count = events.len() as u64;
             let append = Append { events, expect, ..Append::default() };
@@ -201,6 +209,9 @@ impl Compactor {
                     return Ok(());
                 }
                 Err(AppendError::OffsetMismatch { .. }) => {}
+                // Somebody's event from before the topic was a snapshot; its offset, not its id, is
+                // what keeps a state from coming twice.
+                Err(AppendError::IdConflict { id, .. }) if taken.insert(id) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -341,7 +352,18 @@ pub(crate) async fn reaches(
     };
     let noted = noted(bus, source, target).await?.into_iter();
     let own = noted.filter(|(_, reach)| reach.topic == source.id.get());
+    let own = own.filter(|(_, reach)| reach.next > Offset::ZERO);
     Ok(own.map(|(partition, reach)| (partition, reach.next)).collect())
+}
+
+/// Whether a compactor has begun the snapshot of a topic.
+pub(crate) async fn is_begun(
+    bus: &Bus,
+    source: &TopicEntry,
+    target: &TopicEntry,
+) -> Result<bool, ReadError> {
+    let noted = noted(bus, source, target).await?;
+    Ok(noted.values().any(|reach| reach.topic == source.id.get()))
 }
 
 /// What is noted of a snapshot under the name of a topic, by partition.

@@ -18,8 +18,10 @@ mod paging;
 use promethean_event::{Event, Offset, Partition, Topic, TopicError};
 use serde::{Deserialize, Serialize};
 
-use crate::store::TopicEntry;
+use crate::bus::Bus;
+use crate::store::{ReadError, TopicEntry};
 
+use compactor::is_begun;
 pub(crate) use compactor::reaches;
 pub use compactor::{Compacted, Compacting, Compactor, CompactorError};
 pub use following::{Followed, Following};
@@ -37,6 +39,21 @@ const SPACE: &str = "snapshots";
 /// The topic of the snapshot of a topic.
 pub fn snapshot_topic(topic: &Topic) -> Result<Topic, TopicError> {
     Topic::new(&format!("{topic}{SUFFIX}"))
+}
+
+/// Whether a topic is called like a snapshot.
+pub(crate) fn is_snapshot_name(topic: &Topic) -> bool {
+    topic.as_str().ends_with(SUFFIX)
+}
+
+/// Whether a topic is one that a compactor writes.
+pub(crate) async fn is_kept(bus: &Bus, topic: &Topic) -> Result<bool, ReadError> {
+    let topics = bus.topics();
+    let source = topic.as_str().strip_suffix(SUFFIX).and_then(|name| Topic::new(name).ok());
+    match (source.and_then(|source| topics.get(&source)), topics.get(topic)) {
+        (Some(source), Some(target)) => is_begun(bus, source, target).await,
+        _ => Ok(false),
+    }
 }
 
 /// The offset that an event of a snapshot comes from.

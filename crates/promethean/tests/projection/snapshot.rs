@@ -219,3 +219,56 @@ async fn a_snapshot_is_of_the_topic_that_is_there() {
     assert_eq!(compactor.run().await.unwrap().published, 2);
     assert_eq!(states().await, (expected, 0));
 }
+
+/// What is in a snapshot is taken for the state of a key, and hides the events before it.
+#[tokio::test]
+async fn nobody_else_writes_into_a_snapshot() {
+    use promethean::PublishError;
+    let scenario = Scenario::new().await;
+    let name = snapshot_topic(&topic()).unwrap();
+    let forged = || {
+        let mut forged = event(Some("a"), "\"forged\"");
+        forged.topic = name.clone();
+        forged.headers.insert("x-source-offset", "1000").unwrap();
+        forged
+    };
+    scenario.publish("a", "1").await;
+    // Before there is a snapshot the name is free, but means nothing.
+    scenario.bus.publish(forged()).await.unwrap();
+    Compactor::new(scenario.bus.clone(), topic()).run().await.unwrap();
+    let refused = scenario.bus.publish(forged()).await;
+    assert!(matches!(refused, Err(PublishError::System(_))), "{refused:?}");
+    scenario.publish("a", "2").await;
+    let mut following = scenario.bus.follow(&topic()).await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(followed) = following.next_now().await.unwrap() {
+        match followed {
+            Followed::State { stored, .. } | Followed::Event(stored) => {
+                seen.push(stored.event.payload.as_str().to_owned());
+            }
+            Followed::Live | Followed::Missing(_) => {}
+        }
+    }
+    assert_eq!(seen, ["1", "2"]);
+}
+
+/// Ids of states can be guessed: one that is taken does not keep the compactor from its work.
+#[tokio::test]
+async fn a_taken_id_does_not_stop_the_compactor() {
+    let (first, other) = (Scenario::new().await, Scenario::new().await);
+    let same = event(Some("a"), "1");
+    first.bus.publish(same.clone()).await.unwrap();
+    Compactor::new(first.bus.clone(), topic()).run().await.unwrap();
+    let guessed = snapshot(&first).await[0].event.id;
+
+    let mut taken = event(Some("a"), "\"mine\"");
+    taken.topic = snapshot_topic(&topic()).unwrap();
+    taken.id = guessed;
+    other.bus.publish(same).await.unwrap();
+    other.bus.publish(taken).await.unwrap();
+    let compacted = Compactor::new(other.bus.clone(), topic()).run().await.unwrap();
+    assert_eq!(compacted.published, 1);
+    let states = snapshot(&other).await;
+    assert_eq!(states.last().unwrap().event.payload.as_str(), "1");
+    assert_eq!(source_offset(&states.last().unwrap().event), Some(Offset::ZERO));
+}

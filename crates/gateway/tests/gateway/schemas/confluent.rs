@@ -34,7 +34,7 @@ async fn racing_registrars_wait_for_each_other() {
         let name = format!("p{}", number % DOCUMENTS);
         let schema = json!({"type": "object", "properties": {name: {"type": "string"}}});
         tasks.push(tokio::spawn(async move {
-            let by_tool = number / DOCUMENTS % 2 == 0;
+            let by_tool = (number / DOCUMENTS).is_multiple_of(2);
             let answer = match by_tool {
                 true => send(&server, "POST", "/subjects/race/versions", &given(&schema)).await,
                 false => {

@@ -217,6 +217,18 @@ pub async fn strangers_among_the_letters_do_no_harm(factory: &dyn BusFactory) {
     scene.publish("dlq.orders.placed", "k", 6).await;
     let letters = scene.letters_come_to(1).await;
     assert_eq!(letters[0].letter.err, "no");
+    // A copy of the letter elsewhere, or with an event of another topic, would be replayed into a
+    // topic that who published it may not write.
+    let genuine = letters[0].letter.clone();
+    let mut smuggled = genuine.clone();
+    smuggled.original.as_mut().expect("it has its event").topic = topic("payments");
+    for (name, letter) in [("dlq.other", &genuine), ("dlq.orders.placed", &smuggled)] {
+        let payload = Payload::of(letter).expect("it has a JSON form");
+        let forged = NewEvent { payload, ..event(name, "k", 0) };
+        scene.bus.publish(forged).await.expect("the event is good");
+    }
+    let query = DeadLetterQuery::default();
+    assert_eq!(scene.bus.dead_letters(&query).await.expect("they can be listed").len(), 1);
 }
 
 /// An event that dies again has a letter that waits, whatever became of the first one: after the

@@ -82,6 +82,7 @@ macro_rules! bus_cases {
                 a_publishers_events_are_in_its_order,
                 partitions_follow_the_published_hash,
                 what_is_not_allowed_is_refused,
+                marks_of_the_system_are_its_own,
                 an_oversized_batch_is_refused_whole,
                 unknown_topics_can_be_refused,
                 times_and_ids_order_nothing,

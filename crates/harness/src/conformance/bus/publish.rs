@@ -198,6 +198,29 @@ pub async fn what_is_not_allowed_is_refused(factory: &dyn BusFactory) {
     assert!(topics.get(&topic("b")).is_none());
 }
 
+/// By these headers the system knows what it has published for one group alone. Anybody who could set
+/// them could hide events from all others; and who hands the headers of a replay on would do so.
+pub async fn marks_of_the_system_are_its_own(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let mut subscription = scene.subscribe().await;
+    let mut marked = event(ORDERS, "k", 1);
+    for (name, value) in [
+        ("x-replay-for", "nobody"),
+        ("x-replay-round", "9"),
+        ("x-source-offset", "999"),
+        ("x-trace", "abc"),
+    ] {
+        marked.headers.insert(name, value).expect("a good header");
+    }
+    scene.bus.publish(marked.clone()).await.expect("the event is good");
+    scene.bus.publish_batch(vec![marked]).await.expect("the same again is fine");
+    let delivered = scene.next(&mut subscription).await;
+    let names: Vec<_> = delivered.event().headers.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["x-trace"]);
+    delivered.ack().await.expect("it is ours");
+    assert_eq!(scene.stored(ORDERS).await, 1);
+}
+
 /// More than one batch may hold is refused whole.
 pub async fn an_oversized_batch_is_refused_whole(factory: &dyn BusFactory) {
     let scene = Scene::open(factory).await;

@@ -36,7 +36,7 @@ pub(super) fn described(letter: &Letter) -> String {
     let mut lines = vec![
         format!("dead letter  {}", letter.id),
         format!("  state      {}", letter.state),
-        format!("  topic      {}/{}@{}", letter.topic, letter.partition, letter.offset),
+        format!("  position   {}/{}/{}", letter.topic, letter.partition, letter.offset),
         format!("  group      {}", letter.group),
         format!("  reason     {}", letter.reason.replace('_', " ")),
         format!("  kind       {}", letter.kind()),
