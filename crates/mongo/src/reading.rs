@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
-use mongodb::options::Hint;
+use mongodb::options::{Hint, ReadConcern};
 use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 use promethean::store::{
     Gap, GapReason, Lane, LaneBounds, Page, PageLimit, ReadError, Stored, TopicEntry,
@@ -49,7 +49,14 @@ pub(crate) async fn forward(
         return Ok(page);
     }
     let range = doc! { "$gte": signed(from.get()), "$lt": signed(end) };
-    let (events, is_full) = collect(cluster, entry, (lane, range, 1), limit).await?;
+    let (mut events, mut is_full) =
+        collect(cluster, entry, (lane, range.clone(), 1), limit).await?;
+    if !is_full && events.last().is_none_or(|last| last.event.offset.get() + 1 < end) {
+        // A primary that was elected a moment ago may not know yet that a majority has the last ones:
+        // they must not pass for something that was compacted.
+        settle(cluster, lane).await?;
+        (events, is_full) = collect(cluster, entry, (lane, range, 1), limit).await?;
+    }
     let reached = match events.last() {
         Some(last) if is_full => last.event.offset.get() + 1,
         _ => end,
@@ -59,6 +66,14 @@ pub(crate) async fn forward(
     page.next = Offset::new(reached);
     page.events = events;
     Ok(page)
+}
+
+/// Waits until the primary has shown a majority that it is the primary: then majority reads see all that
+/// was ever acknowledged.
+async fn settle(cluster: &Cluster, lane: Lane) -> Result<(), Fault> {
+    let by_id = cluster.lanes.find_one(doc! { "_id": signed(lane.id().get()) });
+    cluster.ask(by_id.read_concern(ReadConcern::linearizable())).await?;
+    Ok(())
 }
 
 /// Reads backward, from the event before an offset.
@@ -125,7 +140,7 @@ enum Coming {
     /// The server makes it ready while that one is decoded.
     Ahead(JoinHandle<(RawBatchCursor, Option<mongodb::error::Result<Option<RawBatch>>>)>),
     /// Probably nobody wants it.
-    Asked(RawBatchCursor),
+    Asked(Box<RawBatchCursor>),
 }
 
 impl Coming {
@@ -139,7 +154,7 @@ impl Coming {
             return Self::End;
         }
         if !page.has_room_behind(batch) {
-            return Self::Asked(cursor);
+            return Self::Asked(Box::new(cursor));
         }
         let deadline = cluster.deadline();
         Self::Ahead(tokio::spawn(async move {
@@ -161,7 +176,7 @@ impl Coming {
             }
             Self::Asked(mut cursor) => {
                 let batch = cluster.ask(next_batch(&mut cursor)).await?;
-                Ok(Some((cursor, batch)))
+                Ok(Some((*cursor, batch)))
             }
         }
     }

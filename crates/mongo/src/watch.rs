@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
 use promethean::store::{HEARD_SPACES, Lane};
@@ -47,20 +47,13 @@ impl Watch {
         self.growing.note_hubs();
         let mut stream = opened?;
         while let Some(change) = stream.next().await {
-            // One commit may tell of many lanes: what has come with it is noted together, so that
-            // whoever waits for them is not woken by the first alone.
-            let (mut heads, mut change) = (Vec::new(), Some(change));
-            while let Some(one) = change {
-                let one = one.map_err(|error| Fault::Refused(describe(&error)))?;
-                match one.ns.as_ref().and_then(|namespace| namespace.coll.as_deref()) {
-                    Some("lanes") => heads.extend(self.heard(&one)),
-                    Some("hubs" | "entries") => self.growing.note_hubs(),
-                    Some(_) => self.refresh().await?,
-                    None => {}
-                }
-                change = stream.next().now_or_never().flatten();
+            let change = change.map_err(|error| Fault::Refused(describe(&error)))?;
+            match change.ns.as_ref().and_then(|namespace| namespace.coll.as_deref()) {
+                Some("lanes") => self.growing.note_heads(self.heard(&change).as_slice()),
+                Some("hubs" | "entries") => self.growing.note_hubs(),
+                Some(_) => self.refresh().await?,
+                None => {}
             }
-            self.growing.note_heads(&heads);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use promethean::store::{AppendError, TopicDefinition};
 use promethean::{Bus, PublishError, Start};
@@ -87,6 +88,18 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         let (acknowledged, stop) = (Arc::new(Acknowledged::default()), Arc::default());
         let publisher = publish(a.clone(), Arc::clone(&acknowledged), Arc::clone(&stop));
         let publisher = tokio::spawn(publisher);
+        let (told, seen) = (Arc::clone(&acknowledged), history.clone());
+        let telling = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                let published = told.events.lock().unwrap().len();
+                println!(
+                    "{published} acknowledged, {} delivered, {} confirmed",
+                    seen.delivered_at(0),
+                    seen.confirmed()
+                );
+            }
+        });
         let mut silences = Silences::default();
         // Both go on, well after what happened.
         let mut goes_on = async |what: &'static str| {
@@ -105,19 +118,23 @@ fn nothing_acknowledged_is_lost_over_failovers() {
             assert_eq!(set.order(&format!("kill {primary}")), "ok");
             goes_on("the primary is killed").await;
             assert_eq!(set.order(&format!("start {primary}")), "ok");
+            set.whole().await;
             set.step_down().await;
             goes_on("the primary steps down").await;
+            set.whole().await;
             let primary = set.primary().await;
             assert_eq!(set.order(&format!("freeze {primary}")), "ok");
             goes_on("the primary is frozen").await;
             assert_eq!(set.order(&format!("thaw {primary}")), "ok");
             goes_on("it goes on").await;
+            set.whole().await;
             // Nobody reaches it any more; what is under way hangs, as behind a cable that was pulled.
             let primary = set.primary().await;
             assert_eq!(set.order(&format!("cut {primary}")), "ok");
             goes_on("the primary is cut off").await;
             assert_eq!(set.order(&format!("mend {primary}")), "ok");
             goes_on("it is reached again").await;
+            set.whole().await;
         }
         stop.store(true, Ordering::SeqCst);
         publisher.await.unwrap();
@@ -130,6 +147,7 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         println!("{} acknowledged, {} confirmed", published.len(), history.confirmed());
         assert_eq!(history.violations(&published), Vec::<String>::new());
         consumer.abort();
+        telling.abort();
         silences.end();
     });
 }
