@@ -79,7 +79,7 @@ pub use batch::{Append, Appended, Durability, Expectation, Receipt};
 pub use catalog::LaneState;
 pub use cleaner::{CleanError, Holds};
 pub use clock::{Clock, SystemClock};
-pub use disk::{Disk, DiskFile, RealDisk};
+pub use disk::{Disk, DiskFile, Glimpse, RealDisk};
 pub use error::{AppendError, OpenError, ReadError};
 pub use keys::KeyReader;
 pub use log::{Grown, Log};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use mongodb::ClientSession;
@@ -10,16 +11,20 @@ use mongodb::bson::{Binary, Document, doc};
 use promethean::store::Lane;
 use promethean_event::GroupName;
 
+use crate::clock::Deadline;
 use crate::cluster::Cluster;
 use crate::document::{date, signed};
 use crate::fault::Fault;
-use crate::plan::{CursorChange, GroupChange, LaneChange, Plan};
+use crate::growth::Growing;
+use crate::plan::{CursorChange, GroupChange, LaneChange, Plan, PlannedEvent};
 use crate::transaction::{Attempt, Step};
 
 #[derive(Debug)]
 pub(crate) struct CarryOut {
     pub(crate) cluster: Cluster,
     pub(crate) plan: Arc<Plan>,
+    /// What other hubs do meanwhile.
+    pub(crate) growing: Arc<Growing>,
 }
 
 impl Attempt for CarryOut {
@@ -30,14 +35,30 @@ impl Attempt for CarryOut {
         session: &'a mut ClientSession,
     ) -> BoxFuture<'a, Result<Step<()>, Fault>> {
         Box::pin(async move {
+            // Not sent at all if it is known to be in vain.
+            if self.growing.is_beyond(&self.plan.begins()) {
+                return Err(Fault::Stale);
+            }
             // What others may be at comes first, so that whoever is late has done little in vain.
             self.lanes(session).await?;
             self.groups(session).await?;
             self.cursors(session).await?;
             if !self.plan.events.is_empty() {
-                self.cluster.events.insert_many(&self.plan.events).session(&mut *session).await?;
+                let documents = self.plan.events.iter().map(PlannedEvent::document);
+                self.cluster.events.insert_many(documents).session(&mut *session).await?;
             }
             Ok(Step::Commit(()))
+        })
+    }
+
+    /// Whoever is in the way at a lane moves its end, and that is heard of.
+    fn pause(&self, deadline: Deadline, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let begins = self.plan.begins();
+            tokio::select! {
+                () = self.growing.beyond(&begins) => {}
+                () = deadline.pause(time) => {}
+            }
         })
     }
 }

@@ -45,6 +45,20 @@ pub(crate) async fn clean(
     Ok(())
 }
 
+/// Removes what a lane has below its start, which was moved.
+pub(crate) async fn delete_before(
+    cluster: &Cluster,
+    entry: &TopicEntry,
+    lane: Lane,
+    start: u64,
+) -> Result<(), Fault> {
+    let cleaner = Cleaner { cluster, entry, lane, hold: u64::MAX, now: Timestamp::default() };
+    match cleaner.event_from(0).await? {
+        Some(first) if first.offset < start => cleaner.delete_range(first.offset, start).await,
+        _ => Ok(()),
+    }
+}
+
 impl Cleaner<'_> {
     async fn run(&self, rules: Cleaning) -> Result<(), Fault> {
         let lane = bounds(self.cluster, self.lane).await?;
@@ -81,6 +95,10 @@ impl Cleaner<'_> {
         let id = doc! { "_id": signed(self.lane.id().get()) };
         let mark = doc! { "$max": { "start": signed(start) } };
         self.cluster.ask(self.cluster.lanes.update_one(id, mark)).await?;
+        self.delete_range(from, start).await
+    }
+
+    async fn delete_range(&self, from: u64, start: u64) -> Result<(), Fault> {
         // In pieces, so that none takes longer than a deadline and others get their turn.
         let mut begin = from;
         while begin < start {

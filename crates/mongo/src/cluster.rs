@@ -1,5 +1,6 @@
 //! The connection: its options, what the server must be, the collections and their indexes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::raw::RawDocumentBuf;
@@ -14,6 +15,7 @@ use crate::clock::Deadline;
 use crate::fault::{Fault, describe, too_late};
 use crate::limits::SERVER_MAJOR_MIN;
 use crate::options::MongoOptions;
+use crate::reading::EventSizes;
 
 /// Why a store on MongoDB could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,7 @@ pub(crate) struct Cluster {
     pub(crate) hubs: Collection<Document>,
     /// Numbers that are given once.
     pub(crate) counters: Collection<Document>,
+    pub(crate) event_sizes: Arc<EventSizes>,
     deadline: Duration,
 }
 
@@ -122,6 +125,7 @@ impl Cluster {
             entries: database.collection("entries"),
             hubs: database.collection("hubs"),
             counters: database.collection("counters"),
+            event_sizes: Arc::default(),
             client,
             database,
             deadline,
@@ -188,6 +192,13 @@ impl Cluster {
             return Err(OpenError::TooOld(version.to_owned()));
         }
         Ok(())
+    }
+
+    /// Whether the database has our collections.
+    pub(crate) async fn is_prepared(&self) -> Result<bool, OpenError> {
+        let names = self.ask(self.database.list_collection_names()).await;
+        let names = names.map_err(|fault| OpenError::Unreachable(fault.to_string()))?;
+        Ok(COLLECTIONS.iter().all(|name| names.iter().any(|there| there == name)))
     }
 
     /// Makes collections and indexes. Those that are there stay.

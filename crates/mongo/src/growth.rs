@@ -9,6 +9,7 @@ use promethean_event::Offset;
 use tokio::sync::Notify;
 
 use crate::limits::RECENT_LANES_MAX;
+use crate::plan::Head;
 
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
@@ -27,6 +28,8 @@ struct Recent {
     closed: bool,
     /// Where lanes end, as far as it is known here: what is below can be read.
     ends: BTreeMap<Lane, u64>,
+    /// The same with all that whoever appends has to know, where it was told.
+    heads: BTreeMap<Lane, Head>,
 }
 
 impl Growing {
@@ -42,6 +45,45 @@ impl Growing {
         }
     }
 
+    /// Hubs have appended to lanes.
+    pub(crate) fn note_heads(&self, heads: &[(Lane, Head)]) {
+        let mut recent = self.lock();
+        for (lane, head) in heads {
+            let known = recent.heads.entry(*lane).or_insert(*head);
+            if head.next > known.next {
+                *known = *head;
+            }
+        }
+        let grew = recent.note_ends(heads.iter().map(|(lane, head)| (*lane, head.next)));
+        drop(recent);
+        if grew {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Where a lane ends, as it was heard of last.
+    pub(crate) fn head(&self, lane: Lane) -> Option<Head> {
+        self.lock().heads.get(&lane).copied()
+    }
+
+    /// Waits until one of these lanes reaches further than that.
+    pub(crate) async fn beyond(&self, ends: &[(Lane, u64)]) {
+        loop {
+            let mut notified = pin!(self.changed.notified());
+            notified.as_mut().enable();
+            if self.is_beyond(ends) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Whether one of these lanes is known to reach further than that.
+    pub(crate) fn is_beyond(&self, ends: &[(Lane, u64)]) -> bool {
+        let recent = self.lock();
+        ends.iter().any(|(lane, end)| recent.ends.get(lane).is_some_and(|known| known > end))
+    }
+
     /// Topics came, changed or went; lanes of those that went are forgotten. In one step: otherwise
     /// somebody who looks in between would be woken without a word of what for.
     pub(crate) fn note_topics(&self, is_gone: impl Fn(Lane) -> bool) {
@@ -49,6 +91,7 @@ impl Growing {
         recent.mark += 1;
         recent.topics_changed = recent.mark;
         recent.ends.retain(|lane, _| !is_gone(*lane));
+        recent.heads.retain(|lane, _| !is_gone(*lane));
         recent.lanes.retain(|(_, lane)| !is_gone(*lane));
         drop(recent);
         self.changed.notify_waiters();

@@ -16,6 +16,14 @@ pub(crate) const RECENT_LANES_MAX: usize = 4096;
 pub(crate) const LANES_KNOWN_MAX: usize = 65_536;
 /// Groups whose state is remembered.
 pub(crate) const GROUPS_KNOWN_MAX: usize = 4_096;
+/// Events that are asked for by one command at most.
+pub(crate) const READ_EVENTS_MAX: usize = 1_000;
+/// And at least: of other topics they may be smaller.
+pub(crate) const READ_EVENTS_MIN: usize = 64;
+/// Commands that a page is read by, about.
+pub(crate) const READS_IN_PAGE: usize = 4;
+/// How large an event is taken to be before any was read.
+pub(crate) const EVENT_BYTES_GUESSED: usize = 512;
 /// Look-ups that are under way at once for one call.
 pub(crate) const LOOKUPS_AT_ONCE: usize = 16;
 /// Events of one key that are passed over before the next key is looked for by itself.

@@ -72,8 +72,8 @@ fn limit(max: usize) -> i64 {
     signed(max.max(1) as u64)
 }
 
-fn events(found: &[RawDocumentBuf]) -> Result<Vec<Stored>, ReadError> {
-    found.iter().map(|document| decode(document)).collect()
+fn events(found: &[RawDocumentBuf], entry: &TopicEntry) -> Result<Vec<Stored>, ReadError> {
+    found.iter().map(|document| decode(document, &entry.definition.topic)).collect()
 }
 
 pub(crate) async fn find(
@@ -82,7 +82,7 @@ pub(crate) async fn find(
     id: EventId,
 ) -> Result<Option<Stored>, ReadError> {
     let found = Query::by_id(entry, id).all(cluster).await?;
-    Ok(events(&found)?.pop())
+    Ok(events(&found, entry)?.pop())
 }
 
 /// Those of these ids that are there.
@@ -98,7 +98,7 @@ pub(crate) async fn find_all(
         filter.insert("id", doc! { "$in": part });
         let query = Query { filter, sort: Document::new(), index: BY_ID, limit: 0 };
         let found = query.all(cluster).await?;
-        stored.extend(events(&found).map_err(|error| Fault::Refused(error.to_string()))?);
+        stored.extend(events(&found, entry).map_err(|error| Fault::Refused(error.to_string()))?);
     }
     Ok(stored)
 }
@@ -109,7 +109,7 @@ pub(crate) async fn history(
     key: &Key,
     max: usize,
 ) -> Result<Vec<Stored>, ReadError> {
-    events(&Query::by_key(entry, key, max).all(cluster).await?)
+    events(&Query::by_key(entry, key, max).all(cluster).await?, entry)
 }
 
 pub(crate) async fn latest(
@@ -119,7 +119,7 @@ pub(crate) async fn latest(
 ) -> Result<Vec<Option<Stored>>, ReadError> {
     let newest = keys.into_iter().map(|key| async move {
         let found = Query::by_key(entry, &key, 1).all(cluster).await?;
-        Ok::<_, ReadError>(events(&found)?.pop())
+        Ok::<_, ReadError>(events(&found, entry)?.pop())
     });
     futures_util::stream::iter(newest).buffered(LOOKUPS_AT_ONCE).try_collect().await
 }
@@ -185,7 +185,7 @@ async fn walk(
             continue;
         }
         repeats = 0;
-        page.events.push(decode(document)?);
+        page.events.push(decode(document, &entry.definition.topic)?);
     }
     Ok(None)
 }

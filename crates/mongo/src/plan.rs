@@ -2,6 +2,7 @@
 //! wrongly is found by the conditions that the plan's writes carry, and planned again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use mongodb::bson::raw::RawDocumentBuf;
 use promethean::store::{
@@ -11,7 +12,7 @@ use promethean::store::{
 use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use promethean_event::{EventId, GroupName, NewEvent, Offset, Payload, Timestamp, Topic};
 
-use crate::document::{Placing, encode, is_same, size};
+use crate::document::{Content, Placing, is_same};
 
 /// Where a lane ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +68,15 @@ pub(crate) struct View<'a> {
     pub(crate) groups: &'a HashMap<GroupName, Option<KnownGroup>>,
     /// Events that turned out to be there already.
     pub(crate) found: &'a HashMap<(TopicId, EventId), Stored>,
+    /// What is written of the events of each wish, wherever they stand.
+    pub(crate) contents: &'a [Vec<Arc<Content>>],
     pub(crate) now: Timestamp,
+}
+
+impl View<'_> {
+    fn contents_of(&self, wish: usize) -> &[Arc<Content>] {
+        self.contents.get(wish).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -121,10 +130,26 @@ pub(crate) struct GroupChange {
     pub(crate) settings: Option<Payload>,
 }
 
+/// An event at its place.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedEvent {
+    pub(crate) topic: Topic,
+    pub(crate) content: Arc<Content>,
+    pub(crate) placing: Placing,
+}
+
+impl PlannedEvent {
+    pub(crate) fn document(&self) -> RawDocumentBuf {
+        self.content.at(&self.topic, &self.placing)
+    }
+}
+
 /// What one transaction writes, and what everybody is answered then.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) events: Vec<RawDocumentBuf>,
+    /// Where events go. Their documents are made once their lanes are ours: of several hubs that want
+    /// the same lane, all but one would make them in vain.
+    pub(crate) events: Vec<PlannedEvent>,
     pub(crate) ids: Vec<(TopicId, EventId)>,
     pub(crate) lanes: BTreeMap<Lane, LaneChange>,
     pub(crate) cursors: BTreeMap<(GroupName, Lane), CursorChange>,
@@ -154,6 +179,11 @@ impl Plan {
             && self.groups.is_empty()
     }
 
+    /// Where lanes end for this plan to hold.
+    pub(crate) fn begins(&self) -> Vec<(Lane, u64)> {
+        self.lanes.iter().map(|(lane, change)| (*lane, change.before.next)).collect()
+    }
+
     /// Whether somebody is refused because of something that may have been known wrongly.
     pub(crate) fn may_be_mistaken(&self) -> bool {
         self.answers.iter().any(Answer::may_be_mistaken)
@@ -166,7 +196,7 @@ impl Plan {
         append: &Append,
         view: &View<'_>,
     ) -> Result<Appended, AppendError> {
-        let bytes: usize = append.events.iter().map(size).sum();
+        let bytes: usize = view.contents_of(number).iter().map(|content| content.bytes).sum();
         if append.events.is_empty() {
             return Err(AppendError::Empty);
         }
@@ -282,9 +312,10 @@ impl Plan {
         }
         // Nothing can be refused any more.
         let mut appended_at = view.now;
-        for (index, (event, receipt)) in events.iter().zip(&receipts).enumerate() {
+        let placed = events.iter().zip(&receipts).zip(view.contents_of(number));
+        for (index, ((event, receipt), content)) in placed.enumerate() {
             if !receipt.duplicate {
-                let at = self.write(event, receipt, view);
+                let at = self.write((&event.topic, content), receipt, view);
                 appended_at = appended_at.max(at);
                 let id = (receipt.lane.topic, event.id);
                 self.placed.insert(id, (number, index, *receipt));
@@ -315,8 +346,13 @@ impl Plan {
         duplicate(*receipt, same, event).map(Some)
     }
 
-    fn write(&mut self, event: &NewEvent, receipt: &Receipt, view: &View<'_>) -> Timestamp {
-        let bytes = size(event);
+    fn write(
+        &mut self,
+        (topic, content): (&Topic, &Arc<Content>),
+        receipt: &Receipt,
+        view: &View<'_>,
+    ) -> Timestamp {
+        let bytes = content.bytes;
         let now = view.now;
         let head = &mut self.change(receipt.lane, view).after;
         head.next = receipt.offset.get() + 1;
@@ -331,7 +367,8 @@ impl Plan {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             bytes_to_here: head.bytes,
         };
-        self.events.push(encode(event, &placing));
+        let (topic, content) = (topic.clone(), Arc::clone(content));
+        self.events.push(PlannedEvent { topic, content, placing });
         placing.appended_at
     }
 

@@ -1,15 +1,21 @@
 //! Reading a lane, forward and backward, and telling what is missing.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
-use mongodb::options::Hint;
+use mongodb::options::{Hint, ReadConcern};
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 use promethean::store::{
     Gap, GapReason, Lane, LaneBounds, Page, PageLimit, ReadError, Stored, TopicEntry,
 };
 use promethean_event::Offset;
+use tokio::task::JoinHandle;
 
 use crate::cluster::{BY_OFFSET, Cluster};
 use crate::document::{decode, signed, unsigned};
-use crate::fault::Fault;
+use crate::fault::{Fault, too_late};
+use crate::limits::{EVENT_BYTES_GUESSED, READ_EVENTS_MAX, READ_EVENTS_MIN, READS_IN_PAGE};
 use crate::lookup::of_lane;
 
 /// Where a lane starts and ends. One that nothing was appended to has no document.
@@ -43,7 +49,14 @@ pub(crate) async fn forward(
         return Ok(page);
     }
     let range = doc! { "$gte": signed(from.get()), "$lt": signed(end) };
-    let (events, is_full) = collect(cluster, entry, (lane, range, 1), limit).await?;
+    let (mut events, mut is_full) =
+        collect(cluster, entry, (lane, range.clone(), 1), limit).await?;
+    if !is_full && events.last().is_none_or(|last| last.event.offset.get() + 1 < end) {
+        // A primary that was elected a moment ago may not know yet that a majority has the last ones:
+        // they must not pass for something that was compacted.
+        settle(cluster, lane).await?;
+        (events, is_full) = collect(cluster, entry, (lane, range, 1), limit).await?;
+    }
     let reached = match events.last() {
         Some(last) if is_full => last.event.offset.get() + 1,
         _ => end,
@@ -53,6 +66,14 @@ pub(crate) async fn forward(
     page.next = Offset::new(reached);
     page.events = events;
     Ok(page)
+}
+
+/// Waits until the primary has shown a majority that it is the primary: then majority reads see all that
+/// was ever acknowledged.
+async fn settle(cluster: &Cluster, lane: Lane) -> Result<(), Fault> {
+    let by_id = cluster.lanes.find_one(doc! { "_id": signed(lane.id().get()) });
+    cluster.ask(by_id.read_concern(ReadConcern::linearizable())).await?;
+    Ok(())
 }
 
 /// Reads backward, from the event before an offset.
@@ -96,18 +117,152 @@ async fn collect(
     };
     let reading = cluster.events.find(filter).sort(sort).limit(signed(events_max as u64));
     let reading = reading.hint(Hint::Name(BY_OFFSET.to_owned()));
-    let reading = reading.batch_size(u32::try_from(events_max.min(1_000)).unwrap_or(1_000));
-    let mut cursor = cluster.ask(reading).await?;
-    let (mut events, mut bytes) = (Vec::new(), 0);
-    while cluster.ask(cursor.advance()).await? {
-        let stored = decode(cursor.current())?;
-        bytes += stored.bytes as usize;
-        events.push(stored);
-        if events.len() >= events_max || bytes >= limit.bytes {
-            return Ok((events, true));
+    let at_once = cluster.event_sizes.fitting(limit.bytes);
+    let reading = reading.batch_size(u32::try_from(events_max.min(at_once)).unwrap_or(1));
+    let mut cursor = cluster.ask(reading.batch()).await?;
+    let mut page = Filling { events: Vec::new(), bytes: 0, raw_bytes: 0, events_max, limit };
+    let mut coming = cluster.ask(next_batch(&mut cursor)).await?;
+    while let Some(batch) = coming.take() {
+        let next = Coming::behind(&batch, cursor, &page, cluster);
+        if page.take(&batch, entry)? {
+            return Ok(page.end(cluster, true));
+        }
+        let Some(arrived) = next.arrive(cluster).await? else { break };
+        (cursor, coming) = arrived;
+    }
+    Ok(page.end(cluster, false))
+}
+
+/// What follows a batch.
+enum Coming {
+    /// Nothing.
+    End,
+    /// The server makes it ready while that one is decoded.
+    Ahead(JoinHandle<(RawBatchCursor, Option<mongodb::error::Result<Option<RawBatch>>>)>),
+    /// Probably nobody wants it.
+    Asked(Box<RawBatchCursor>),
+}
+
+impl Coming {
+    fn behind(
+        batch: &RawBatch,
+        mut cursor: RawBatchCursor,
+        page: &Filling,
+        cluster: &Cluster,
+    ) -> Self {
+        if is_last(batch) {
+            return Self::End;
+        }
+        if !page.has_room_behind(batch) {
+            return Self::Asked(Box::new(cursor));
+        }
+        let deadline = cluster.deadline();
+        Self::Ahead(tokio::spawn(async move {
+            let batch = deadline.hold(next_batch(&mut cursor)).await;
+            (cursor, batch)
+        }))
+    }
+
+    async fn arrive(
+        self,
+        cluster: &Cluster,
+    ) -> Result<Option<(RawBatchCursor, Option<RawBatch>)>, Fault> {
+        match self {
+            Self::End => Ok(None),
+            Self::Ahead(ahead) => {
+                let ended = |_| Fault::Refused("the program ends".to_owned());
+                let (cursor, batch) = ahead.await.map_err(ended)?;
+                Ok(Some((cursor, batch.ok_or_else(too_late)??)))
+            }
+            Self::Asked(mut cursor) => {
+                let batch = cluster.ask(next_batch(&mut cursor)).await?;
+                Ok(Some((*cursor, batch)))
+            }
         }
     }
-    Ok((events, false))
+}
+
+/// Whether the server has nothing more to send: its cursor has no number then.
+fn is_last(batch: &RawBatch) -> bool {
+    let cursor = batch.as_raw_document().get_document("cursor");
+    cursor.and_then(|cursor| cursor.get_i64("id")).is_ok_and(|id| id == 0)
+}
+
+/// A page that is being read.
+struct Filling {
+    events: Vec<Stored>,
+    bytes: usize,
+    /// How much came from the server.
+    raw_bytes: usize,
+    events_max: usize,
+    limit: PageLimit,
+}
+
+impl Filling {
+    /// Whether something may fit in behind these.
+    fn has_room_behind(&self, batch: &RawBatch) -> bool {
+        let size = batch.as_raw_document().as_bytes().len();
+        let bytes = match self.raw_bytes {
+            0 => size,
+            raw_bytes => size.saturating_mul(self.bytes) / raw_bytes,
+        };
+        self.bytes + bytes < self.limit.bytes && self.events.len() < self.events_max
+    }
+
+    /// Decodes; whether the page is full.
+    fn take(&mut self, batch: &RawBatch, entry: &TopicEntry) -> Result<bool, ReadError> {
+        let damaged = |error: &dyn std::fmt::Display| {
+            ReadError::Damaged(format!("a document of {}: {error}", entry.definition.topic))
+        };
+        self.raw_bytes += batch.as_raw_document().as_bytes().len();
+        for document in batch.doc_slices().map_err(|error| damaged(&error))? {
+            let document = document.map_err(|error| damaged(&error))?;
+            let document = document.as_document().ok_or_else(|| damaged(&"it is none"))?;
+            let stored = decode(document, &entry.definition.topic)?;
+            self.bytes += stored.bytes as usize;
+            self.events.push(stored);
+            if self.events.len() >= self.events_max || self.bytes >= self.limit.bytes {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn end(self, cluster: &Cluster, is_full: bool) -> (Vec<Stored>, bool) {
+        cluster.event_sizes.note(self.events.len(), self.bytes);
+        (self.events, is_full)
+    }
+}
+
+async fn next_batch(cursor: &mut RawBatchCursor) -> mongodb::error::Result<Option<RawBatch>> {
+    cursor.next().await.transpose()
+}
+
+/// How large events are, about: what was read last says how many to ask for at once, so that the
+/// server does not send much more than what fits into a page.
+#[derive(Debug)]
+pub(crate) struct EventSizes(AtomicUsize);
+
+impl Default for EventSizes {
+    fn default() -> Self {
+        Self(AtomicUsize::new(EVENT_BYTES_GUESSED))
+    }
+}
+
+impl EventSizes {
+    fn note(&self, events: usize, bytes: usize) {
+        if let Some(each) = bytes.checked_div(events) {
+            let known = self.0.load(Ordering::Relaxed);
+            self.0.store((known + each).div_ceil(2), Ordering::Relaxed);
+        }
+    }
+
+    /// So many to ask for at once: a page in a few steps, so that there is something to do while
+    /// the rest comes.
+    fn fitting(&self, bytes: usize) -> usize {
+        let fitting = bytes / READS_IN_PAGE / self.0.load(Ordering::Relaxed).max(1);
+        fitting.clamp(READ_EVENTS_MIN, READ_EVENTS_MAX)
+    }
 }
 
 fn missing(events: &[Stored], from: u64, to: u64) -> Vec<(u64, u64)> {

@@ -9,11 +9,12 @@ use mongodb::bson::doc;
 use promethean::store::{Lane, LaneBounds, Stored, TopicTable, unplaced};
 
 use crate::carry_out::CarryOut;
+use crate::cleaning;
 use crate::cluster::Cluster;
-use crate::document::{Placing, encode, signed, size};
+use crate::document::{Content, Placing, signed};
 use crate::fault::Fault;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX};
-use crate::plan::{Head, LaneChange, Plan};
+use crate::plan::{Head, LaneChange, Plan, PlannedEvent};
 use crate::transaction::{Attempt, Step, transact};
 use crate::writer::{Writer, heads};
 
@@ -58,7 +59,8 @@ impl Writer {
             return Ok(());
         }
         let plan = Arc::new(plan);
-        let attempt = CarryOut { cluster: self.cluster.clone(), plan: Arc::clone(&plan) };
+        let (cluster, growing) = (self.cluster.clone(), Arc::clone(&self.growing));
+        let attempt = CarryOut { cluster, plan: Arc::clone(&plan), growing };
         transact(&self.cluster, self.cluster.deadline(), attempt).await?;
         self.remember(plan);
         Ok(())
@@ -73,8 +75,14 @@ impl Writer {
             self.known.heads.remove(lane);
         }
         let ends: Vec<_> = lanes.iter().map(|(lane, _, to)| (*lane, to.next.get())).collect();
+        let starts: Vec<_> = lanes.iter().map(|(lane, _, to)| (*lane, to.start.get())).collect();
         let attempt = Place { cluster: self.cluster.clone(), lanes };
         transact(&self.cluster, self.cluster.deadline(), attempt).await?;
+        for (lane, start) in starts {
+            if let Some(entry) = table.by_id(lane.topic) {
+                cleaning::delete_before(&self.cluster, entry, lane, start).await?;
+            }
+        }
         self.growing.note_ends(ends);
         Ok(())
     }
@@ -88,11 +96,12 @@ fn name(table: &TopicTable, lane: Lane) -> Result<String, Fault> {
         .ok_or_else(|| Fault::Refused(format!("there is no lane {lane:?}")))
 }
 
-/// The document of an event at its own place, and where its lane ends behind it.
-fn placed(lane: Lane, stored: Stored, end: &mut Head) -> mongodb::bson::raw::RawDocumentBuf {
+/// An event at its own place, and where its lane ends behind it.
+fn placed(lane: Lane, stored: Stored, end: &mut Head) -> PlannedEvent {
     let (offset, appended_at) = (stored.event.offset, stored.appended_at);
     let event = unplaced(stored.event);
-    let bytes = size(&event);
+    let content = Content::of(&event);
+    let bytes = content.bytes;
     end.next = offset.get() + 1;
     end.bytes += bytes as u64;
     end.appended_at = end.appended_at.max(appended_at);
@@ -104,7 +113,7 @@ fn placed(lane: Lane, stored: Stored, end: &mut Head) -> mongodb::bson::raw::Raw
         bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         bytes_to_here: end.bytes,
     };
-    encode(&event, &placing)
+    PlannedEvent { topic: event.topic, content: Arc::new(content), placing }
 }
 
 struct Place {

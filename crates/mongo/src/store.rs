@@ -49,6 +49,22 @@ impl MongoStore {
     /// database is the one that the connection string names, or that of the options.
     pub async fn open(url: &str, options: MongoOptions) -> Result<Self, OpenError> {
         let cluster = Cluster::connect(url, &options).await?;
+        Self::over(cluster, options).await
+    }
+
+    /// The same without making anything; `None` if the database holds nothing of a store.
+    pub async fn open_existing(
+        url: &str,
+        options: MongoOptions,
+    ) -> Result<Option<Self>, OpenError> {
+        let cluster = Cluster::reach(url, &options).await?;
+        if !cluster.is_prepared().await? {
+            return Ok(None);
+        }
+        Self::over(cluster, options).await.map(Some)
+    }
+
+    async fn over(cluster: Cluster, options: MongoOptions) -> Result<Self, OpenError> {
         let (table, growing) = (Arc::new(Table::default()), Arc::new(Growing::default()));
         let watch = Watch {
             cluster: cluster.clone(),

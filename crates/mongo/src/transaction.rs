@@ -20,6 +20,11 @@ pub(crate) trait Attempt: Send {
         &'a mut self,
         session: &'a mut ClientSession,
     ) -> BoxFuture<'a, Result<Step<Self::Outcome>, Fault>>;
+
+    /// Waits before it is tried again: for a time, or until there is a reason to.
+    fn pause(&self, deadline: Deadline, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(deadline.pause(time))
+    }
 }
 
 /// How a transaction is to end.
@@ -51,7 +56,7 @@ pub(crate) async fn transact<A: Attempt>(
             end_abandoned(cluster, deadline).await;
         }
         tracing::debug!(reason, "a transaction is tried again");
-        deadline.pause(jittered(pause)).await;
+        attempt.pause(deadline, jittered(pause)).await;
         pause = (pause * 2).min(RETRY_MAX);
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
-use promethean::store::HEARD_SPACES;
+use mongodb::change_stream::event::ChangeStreamEvent;
+use promethean::store::{HEARD_SPACES, Lane};
+use promethean_event::Timestamp;
 
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
@@ -14,6 +16,7 @@ use crate::document::unsigned;
 use crate::fault::{Fault, describe};
 use crate::groups::lane;
 use crate::growth::Growing;
+use crate::plan::Head;
 use crate::table::Table;
 
 #[derive(Debug)]
@@ -45,26 +48,35 @@ impl Watch {
         let mut stream = opened?;
         while let Some(change) = stream.next().await {
             let change = change.map_err(|error| Fault::Refused(describe(&error)))?;
-            let Some(namespace) = &change.ns else { continue };
-            match namespace.coll.as_deref() {
-                Some("lanes") => self.note(&change),
+            match change.ns.as_ref().and_then(|namespace| namespace.coll.as_deref()) {
+                Some("lanes") => self.growing.note_heads(self.heard(&change).as_slice()),
                 Some("hubs" | "entries") => self.growing.note_hubs(),
-                _ => self.refresh().await?,
+                Some(_) => self.refresh().await?,
+                None => {}
             }
         }
         Ok(())
     }
 
-    fn note(&self, change: &mongodb::change_stream::event::ChangeStreamEvent<Document>) {
+    /// Where a lane ends, if the change says so in full.
+    fn heard(&self, change: &ChangeStreamEvent<Document>) -> Option<(Lane, Head)> {
         let id = change.document_key.as_ref().and_then(|key| key.get_i64("_id").ok());
-        let updated = change.update_description.as_ref();
-        let next = updated.and_then(|update| update.updated_fields.get_i64("next").ok());
-        let inserted = || change.full_document.as_ref()?.get_i64("next").ok();
-        if let (Some(id), Some(next)) = (id, next.or_else(inserted))
-            // What is told late of a topic that is gone is nobody's business.
-            && self.table.get().by_id(lane(id).topic).is_some()
-        {
-            self.growing.note_ends([(lane(id), unsigned(next))]);
+        let updated = change.update_description.as_ref().map(|update| &update.updated_fields);
+        let (id, fields) = id.zip(updated.or(change.full_document.as_ref()))?;
+        let (lane, next) = (lane(id), unsigned(fields.get_i64("next").ok()?));
+        // What is told late of a topic that is gone is nobody's business.
+        self.table.get().by_id(lane.topic)?;
+        match (fields.get_i64("bytes"), fields.get_datetime("appendedAt")) {
+            (Ok(bytes), Ok(time)) => {
+                let appended_at = Timestamp::from_millis(unsigned(time.timestamp_millis()));
+                let bytes = unsigned(bytes);
+                Some((lane, Head { next, bytes, appended_at, exists: true }))
+            }
+            // It is only said to go on further on: nothing was appended.
+            _ => {
+                self.growing.note_ends([(lane, next)]);
+                None
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::carry_out::CarryOut;
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
-use crate::document::{signed, size, unsigned};
+use crate::document::{Content, signed, size, unsigned};
 use crate::fault::Fault;
 use crate::groups::{self, RemoveGroup};
 use crate::growth::Growing;
@@ -213,6 +213,9 @@ impl Writer {
     ) -> Result<Vec<Answer>, Fault> {
         let mut found = HashMap::new();
         let mut is_fresh = false;
+        let content =
+            |wish: &Wish| wish.events().iter().map(|event| Arc::new(Content::of(event))).collect();
+        let contents: Vec<Vec<Arc<Content>>> = wishes.iter().map(content).collect();
         loop {
             self.load(wishes).await?;
             let table = self.table.get();
@@ -223,6 +226,7 @@ impl Writer {
                     heads: &self.known.heads,
                     groups: &self.known.groups,
                     found: &found,
+                    contents: &contents,
                     now: self.clock.now(),
                 },
             );
@@ -235,11 +239,16 @@ impl Writer {
                 return Ok(plan.answers);
             }
             let plan = Arc::new(plan);
-            let attempt = CarryOut { cluster: self.cluster.clone(), plan: Arc::clone(&plan) };
+            let (cluster, growing) = (self.cluster.clone(), Arc::clone(&self.growing));
+            let attempt = CarryOut { cluster, plan: Arc::clone(&plan), growing };
             match transact(&self.cluster, deadline, attempt).await {
                 Ok(()) => return Ok(self.remember(plan)),
                 Err(fault @ (Fault::Duplicate(_) | Fault::Stale)) if deadline.has_passed() => {
                     return Err(Fault::Refused(fault.to_string()));
+                }
+                // Another hub was faster. Where its lanes end by now was heard of, mostly.
+                Err(Fault::Stale) if self.growing.is_beyond(&plan.begins()) => {
+                    self.known.heads.retain(|lane, _| !plan.lanes.contains_key(lane));
                 }
                 Err(Fault::Stale) => self.look_again().await?,
                 Err(Fault::Duplicate(_)) => {
@@ -306,7 +315,7 @@ impl Writer {
                 Wish::Save(_) => {}
             }
         }
-        lanes.retain(|lane| !self.known.heads.contains_key(lane));
+        lanes.retain(|lane| !self.is_known(*lane));
         if lanes.is_empty() {
             return Ok(());
         }
@@ -315,6 +324,19 @@ impl Writer {
             self.known.heads.insert(lane, read.get(&lane).copied().unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// Whether it is known where a lane ends; the newest there is then is.
+    fn is_known(&mut self, lane: Lane) -> bool {
+        let known = self.known.heads.get(&lane).copied();
+        let heard = self.growing.head(lane).filter(|head| {
+            // What was only said of its end is newer, and not enough.
+            self.growing.end(lane).is_none_or(|end| end <= head.next)
+                && known.is_none_or(|known| known.next < head.next)
+        });
+        let Some(head) = heard.or(known) else { return false };
+        self.known.heads.insert(lane, head);
+        true
     }
 
     /// Takes over what a transaction has written.

@@ -15,6 +15,10 @@ pub const SHARED_PAGES_MAX: usize = 4;
 pub const SHARED_LANES_MAX: usize = 256;
 /// Least time from one save of a group to the next, if nobody waits for it.
 pub const SAVE_REST_MS: u64 = 1;
+/// The same as a multiple of what a save takes.
+pub const SAVE_REST_TIMES: u32 = 3;
+/// The longest it is.
+pub const SAVE_REST_MS_MAX: u64 = 10;
 /// How far ahead of what is read deliveries may go without a save: that many events may count one
 /// attempt too many after a crash. Four times as many in a group that gets there before the save.
 pub const HORIZON_EVENTS: u32 = 16_384;

@@ -8,6 +8,9 @@ mod causality;
 mod examples;
 
 #[cfg(test)]
+mod glimpse;
+
+#[cfg(test)]
 mod jobs;
 
 #[cfg(test)]

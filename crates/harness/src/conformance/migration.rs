@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean::memory::MemoryStore;
-use promethean::migration::{self, MigrateError, Migration, MigrationReport, Stage};
+use promethean::migration::{self, MigrateError, Migration, MigrationReport, Proof, Stage};
 use promethean::store::{
     GroupSave, Lane, LaneBounds, LaneDelta, Put, Restore, Store, Stored, TopicDefinition, TopicId,
 };
@@ -133,13 +133,17 @@ async fn moved(from: &Arc<dyn Store>, to: &Arc<dyn Store>) -> Check<MigrationRep
     }
     let mut patience = Duration::from_millis(2);
     let report = loop {
-        match tokio::time::timeout(patience, migration.run(|_| {})).await {
+        match tokio::time::timeout(patience, migration.run(&mut Proof::default(), |_| {})).await {
             Ok(report) => break report?,
             Err(_) => patience *= 2,
         }
     };
     ensure_same!(migration.plan().await?.begun, Some(Stage::Moving), "how far it is");
-    ensure_same!(migration.run(|_| {}).await?, report, "once more, which adds nothing");
+    ensure_same!(
+        migration.run(&mut Proof::default(), |_| {}).await?,
+        report,
+        "once more, which adds nothing"
+    );
     migration.end().await?;
     ensure!(migration::standing(&**from).await?.is_some(), "the source can still be used");
     ensure!(migration::standing(&**to).await?.is_none(), "the target cannot be used");
@@ -203,13 +207,13 @@ async fn a_source_that_changes_is_noticed(factory: &dyn StoreFactory) -> Check {
     let (from, to) = (filled().await?, factory.open().await?);
     let migration = between(&from, &to);
     migration.begin().await?;
-    migration.run(|_| {}).await?;
+    migration.run(&mut Proof::default(), |_| {}).await?;
     from.append(event("orders.placed", 1)?.into()).await?;
-    let differs = match migration.verify().await {
+    let differs = match migration.verify(&mut Proof::default()).await {
         Err(MigrateError::Differs(differs)) => differs,
         other => return Err(format!("not noticed: {other:?}").into()),
     };
     ensure_same!(differs.len(), 1, "one partition differs: {differs:?}");
-    migration.run(|_| {}).await?;
+    migration.run(&mut Proof::default(), |_| {}).await?;
     Ok(())
 }

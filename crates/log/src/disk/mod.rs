@@ -10,10 +10,13 @@
 
 mod real;
 
+mod glimpse;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+pub use glimpse::Glimpse;
 pub use real::RealDisk;
 
 /// One flat directory of files.

@@ -41,22 +41,60 @@ pub(crate) fn date(time: Timestamp) -> DateTime {
     DateTime::from_millis(signed(time.millis()))
 }
 
-/// The document of an event.
-pub(crate) fn encode(event: &NewEvent, placing: &Placing) -> RawDocumentBuf {
-    let mut document = RawDocumentBuf::new();
-    document.append(cstr!("topic"), event.topic.as_str());
-    document.append(cstr!("topic_id"), i64::from(placing.topic.get()));
-    document.append(cstr!("partition"), i64::from(placing.partition.get()));
-    document.append(cstr!("offset"), signed(placing.offset.get()));
-    document.append(cstr!("id"), event.id.to_string());
-    append_content(&mut document, event);
-    if event.key.is_some() && event.payload.is_tombstone() {
-        document.append(cstr!("tombstone"), true);
+/// What of an event's document does not depend on its place. Encoded once, however often the event is
+/// placed: another hub may be faster.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    document: RawDocumentBuf,
+    pub(crate) bytes: usize,
+}
+
+impl Content {
+    pub(crate) fn of(event: &NewEvent) -> Self {
+        let mut document = RawDocumentBuf::new();
+        document.append(cstr!("id"), event.id.to_string());
+        append_content(&mut document, event);
+        if event.key.is_some() && event.payload.is_tombstone() {
+            document.append(cstr!("tombstone"), true);
+        }
+        Self { document, bytes: size(event) }
     }
-    document.append(cstr!("appendedAt"), date(placing.appended_at));
-    document.append(cstr!("bytes"), i64::from(placing.bytes));
-    document.append(cstr!("bytes_to_here"), signed(placing.bytes_to_here));
-    document
+
+    /// The document of the event at its place.
+    pub(crate) fn at(&self, topic: &Topic, placing: &Placing) -> RawDocumentBuf {
+        let mut document = RawDocumentBuf::new();
+        document.append(cstr!("topic"), topic.as_str());
+        document.append(cstr!("topic_id"), i64::from(placing.topic.get()));
+        document.append(cstr!("partition"), i64::from(placing.partition.get()));
+        document.append(cstr!("offset"), signed(placing.offset.get()));
+        let mut document = joined(&document, &self.document);
+        document.append(cstr!("appendedAt"), date(placing.appended_at));
+        document.append(cstr!("bytes"), i64::from(placing.bytes));
+        document.append(cstr!("bytes_to_here"), signed(placing.bytes_to_here));
+        document
+    }
+}
+
+/// Bytes that [`Content::at`] adds behind what is joined, about.
+const BEHIND_BYTES: usize = 64;
+
+/// One document with the fields of two, in order.
+fn joined(first: &RawDocumentBuf, second: &RawDocumentBuf) -> RawDocumentBuf {
+    let (first, second) = (fields(first), fields(second));
+    let length = 4 + first.len() + second.len() + 1;
+    let mut bytes = Vec::with_capacity(length + BEHIND_BYTES);
+    bytes.extend_from_slice(&i32::try_from(length).unwrap_or(i32::MAX).to_le_bytes());
+    bytes.extend_from_slice(first);
+    bytes.extend_from_slice(second);
+    bytes.push(0);
+    RawDocumentBuf::from_bytes(bytes)
+        .unwrap_or_else(|error| unreachable!("the fields of two documents are one: {error}"))
+}
+
+/// The fields of a document: all but its length, which is four bytes, and the zero at its end.
+fn fields(document: &RawDocumentBuf) -> &[u8] {
+    let bytes = document.as_bytes();
+    bytes.get(4..bytes.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// Everything of an event but its topic and id.
@@ -114,9 +152,9 @@ enum DecodeError {
     Field(&'static str),
 }
 
-/// The event in a document.
-pub(crate) fn decode(document: &RawDocument) -> Result<Stored, ReadError> {
-    read(document).map_err(|error| {
+/// The event in a document of a topic.
+pub(crate) fn decode(document: &RawDocument, topic: &Topic) -> Result<Stored, ReadError> {
+    read(document, topic).map_err(|error| {
         let text = |name: &str| document.get_str(name).unwrap_or("?").to_owned();
         let offset = document.get_i64("offset").unwrap_or(-1);
         let (topic, id) = (text("topic"), text("id"));
@@ -124,13 +162,13 @@ pub(crate) fn decode(document: &RawDocument) -> Result<Stored, ReadError> {
     })
 }
 
-fn read(document: &RawDocument) -> Result<Stored, DecodeError> {
+fn read(document: &RawDocument, topic: &Topic) -> Result<Stored, DecodeError> {
     let mut draft = Draft::default();
     for field in document.iter() {
         let (name, value) = field?;
         draft.take(name.as_str(), value)?;
     }
-    draft.finish()
+    draft.finish(topic)
 }
 
 /// An event whose fields are being read, in one pass.
@@ -194,9 +232,10 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Stored, DecodeError> {
+    fn finish(self, topic: &Topic) -> Result<Stored, DecodeError> {
         let id = self.id.and_then(|id| id.parse().ok()).ok_or(DecodeError::Field("id"))?;
-        let topic = self.topic.and_then(|name| Topic::stored(name).ok());
+        // Asked for by its name.
+        let topic = self.topic.filter(|name| *name == topic.as_str()).map(|_| topic.clone());
         let topic = topic.ok_or(DecodeError::Field("topic"))?;
         let sid = self.sid.map(|sid| sid.parse::<EventId>().map_err(|_| DecodeError::Field("sid")));
         let key = self.key.map(|key| Key::new(key).map_err(|_| DecodeError::Field("key")));

@@ -76,7 +76,13 @@ fn size(value: &RawBson) -> usize {
 
 /// The payload that was kept as this BSON.
 pub(crate) fn restore(value: RawBsonRef<'_>) -> Result<Payload, PrintError> {
-    let mut text = Vec::new();
+    let bytes = match value {
+        RawBsonRef::Document(document) => document.as_bytes().len(),
+        RawBsonRef::String(text) => text.len(),
+        _ => 0,
+    };
+    // JSON is about as long.
+    let mut text = Vec::with_capacity(bytes + bytes / 4);
     print(value, &mut text)?;
     Ok(Payload::from_stored(Bytes::from(text)))
 }

@@ -2,14 +2,15 @@
 //! said to be stored that is not. `scripts/faults` makes as many rounds as one likes, with elections as
 //! slow as they are by default; without it one round is made, with quick ones.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use promethean::store::{AppendError, TopicDefinition};
 use promethean::{Bus, PublishError, Start};
 use promethean_event::{EventId, GroupName, Key, NewEvent, Payload, Timestamp, Topic};
-use promethean_harness::stopwatch::Stopwatch;
 
+use super::pulse::{Pulse, Silences};
 use super::set::{Set, rounds};
 use crate::conformance::wait_for;
 use crate::hubs::history::{History, Seen};
@@ -26,25 +27,23 @@ fn key(number: u64) -> String {
     format!("key-{}", number % 7)
 }
 
-/// What was acknowledged, and the longest time that passed between two of them.
+/// What was acknowledged, and when the last one was.
 #[derive(Debug, Default)]
 struct Acknowledged {
     events: Mutex<Vec<(String, u64)>>,
-    gap_ms: AtomicU64,
+    pulse: Pulse,
 }
 
 /// Publishes one event after the other, each until it is acknowledged, until told to stop.
 async fn publish(bus: Bus, acknowledged: Arc<Acknowledged>, stop: Arc<AtomicBool>) {
-    let (mut number, mut last) = (0, Stopwatch::start());
+    let mut number = 0;
     while !stop.load(Ordering::SeqCst) {
         number += 1;
         let event = event(number);
         while let Err(error) = bus.publish(event.clone()).await {
             assert!(is_honest(&error), "event {number}: {error}");
         }
-        let gap = u64::try_from(last.elapsed().as_millis()).unwrap();
-        acknowledged.gap_ms.fetch_max(gap, Ordering::SeqCst);
-        last = Stopwatch::start();
+        acknowledged.pulse.beat();
         acknowledged.events.lock().unwrap().push((key(number), number));
     }
 }
@@ -59,7 +58,7 @@ pub(super) fn is_honest(error: &PublishError) -> bool {
     )
 }
 
-async fn consume(bus: Bus, history: History) {
+async fn consume(bus: Bus, history: History, pulse: Arc<Pulse>) {
     let subscribe = bus.subscribe_to(["orders"], "g").from(Start::Earliest);
     let mut stream = subscribe.stream().await.unwrap();
     while let Some(Ok(delivered)) = stream.next().await {
@@ -67,7 +66,10 @@ async fn consume(bus: Bus, history: History) {
         history.note(Seen::Delivered { hub: 0, key: key(number), number });
         let (hub, key) = (0, key(number));
         match delivered.ack().await {
-            Ok(()) => history.note(Seen::Confirmed { hub, key, number }),
+            Ok(()) => {
+                pulse.beat();
+                history.note(Seen::Confirmed { hub, key, number });
+            }
             Err(_) => history.note(Seen::Refused { hub, key, number }),
         }
     }
@@ -80,12 +82,27 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         let (a, b) = (set.bus().await, set.bus().await);
         a.define(TopicDefinition::new(Topic::new("orders").unwrap())).await.unwrap();
         let history = History::default();
-        let consumer = tokio::spawn(consume(b.clone(), history.clone()));
+        let confirming = Arc::new(Pulse::default());
+        let consumer = consume(b.clone(), history.clone(), Arc::clone(&confirming));
+        let consumer = tokio::spawn(consumer);
         let (acknowledged, stop) = (Arc::new(Acknowledged::default()), Arc::default());
         let publisher = publish(a.clone(), Arc::clone(&acknowledged), Arc::clone(&stop));
         let publisher = tokio::spawn(publisher);
+        let (told, seen) = (Arc::clone(&acknowledged), history.clone());
+        let telling = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                let published = told.events.lock().unwrap().len();
+                println!(
+                    "{published} acknowledged, {} delivered, {} confirmed",
+                    seen.delivered_at(0),
+                    seen.confirmed()
+                );
+            }
+        });
+        let mut silences = Silences::default();
         // Both go on, well after what happened.
-        let goes_on = async || {
+        let mut goes_on = async |what: &'static str| {
             let published = acknowledged.events.lock().unwrap().len();
             let confirmed = history.confirmed();
             until("publishing and consuming go on", async || {
@@ -93,26 +110,31 @@ fn nothing_acknowledged_is_lost_over_failovers() {
                     && history.confirmed() > confirmed + 20
             })
             .await;
+            silences.note(what, acknowledged.pulse.longest(), confirming.longest());
         };
-        goes_on().await;
+        goes_on("at the beginning").await;
         for _ in 0..rounds() {
             let primary = set.primary().await;
             assert_eq!(set.order(&format!("kill {primary}")), "ok");
-            goes_on().await;
+            goes_on("the primary is killed").await;
             assert_eq!(set.order(&format!("start {primary}")), "ok");
+            set.whole().await;
             set.step_down().await;
-            goes_on().await;
+            goes_on("the primary steps down").await;
+            set.whole().await;
             let primary = set.primary().await;
             assert_eq!(set.order(&format!("freeze {primary}")), "ok");
-            goes_on().await;
+            goes_on("the primary is frozen").await;
             assert_eq!(set.order(&format!("thaw {primary}")), "ok");
-            goes_on().await;
+            goes_on("it goes on").await;
+            set.whole().await;
             // Nobody reaches it any more; what is under way hangs, as behind a cable that was pulled.
             let primary = set.primary().await;
             assert_eq!(set.order(&format!("cut {primary}")), "ok");
-            goes_on().await;
+            goes_on("the primary is cut off").await;
             assert_eq!(set.order(&format!("mend {primary}")), "ok");
-            goes_on().await;
+            goes_on("it is reached again").await;
+            set.whole().await;
         }
         stop.store(true, Ordering::SeqCst);
         publisher.await.unwrap();
@@ -122,10 +144,11 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         })
         .await;
         b.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
-        let gap = acknowledged.gap_ms.load(Ordering::SeqCst);
-        println!("{} acknowledged, longest silence {gap} ms", published.len());
+        println!("{} acknowledged, {} confirmed", published.len(), history.confirmed());
         assert_eq!(history.violations(&published), Vec::<String>::new());
         consumer.abort();
+        telling.abort();
+        silences.end();
     });
 }
 

@@ -3,6 +3,8 @@
 
 mod set;
 
+mod pulse;
+
 mod failovers;
 
 mod commands;

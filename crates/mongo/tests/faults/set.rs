@@ -58,6 +58,13 @@ impl Set {
         }
     }
 
+    /// Waits until nothing of what was done to it before is left.
+    pub(super) async fn whole(&mut self) {
+        while self.order("whole") != "yes" {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     pub(super) async fn bus(&self) -> Bus {
         let url = self.url.replacen("/?", "/faults?", 1);
         let store = MongoStore::open(&url, MongoOptions::default()).await.unwrap();
@@ -66,7 +73,8 @@ impl Set {
 
     pub(super) async fn step_down(&self) {
         let client = Client::with_uri_str(&self.url).await.unwrap();
-        let command = doc! { "replSetStepDown": 10, "force": true };
+        // For no longer than it takes: the next fault needs every member again.
+        let command = doc! { "replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 1, "force": true };
         // The connection may be cut before the answer.
         let _ = client.database("admin").run_command(command).await;
     }

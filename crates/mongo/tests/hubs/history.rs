@@ -1,6 +1,6 @@
 //! What consumers have seen, and whether that is as it must be. It knows nothing of how hubs work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// One thing that a consumer has seen, in the order in which it was seen.
@@ -15,20 +15,37 @@ pub(crate) enum Seen {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct History(Arc<Mutex<Vec<Seen>>>);
+pub(crate) struct History(Arc<Mutex<Noted>>);
+
+/// Everything that was seen, and what is asked for all the time.
+#[derive(Debug, Default)]
+struct Noted {
+    all: Vec<Seen>,
+    confirmed: usize,
+    confirmed_at: BTreeMap<usize, usize>,
+    delivered_at: BTreeMap<usize, usize>,
+}
 
 impl History {
     pub(crate) fn note(&self, seen: Seen) {
-        self.0.lock().unwrap().push(seen);
+        let mut noted = self.0.lock().unwrap();
+        match &seen {
+            Seen::Delivered { hub, .. } => *noted.delivered_at.entry(*hub).or_default() += 1,
+            Seen::Confirmed { hub, .. } => {
+                *noted.confirmed_at.entry(*hub).or_default() += 1;
+                noted.confirmed += 1;
+            }
+            Seen::Refused { .. } => {}
+        }
+        noted.all.push(seen);
     }
 
     pub(crate) fn all(&self) -> Vec<Seen> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().all.clone()
     }
 
     pub(crate) fn confirmed(&self) -> usize {
-        let is_confirmed = |seen: &&Seen| matches!(seen, Seen::Confirmed { .. });
-        self.all().iter().filter(is_confirmed).count()
+        self.0.lock().unwrap().confirmed
     }
 
     pub(crate) fn violations(&self, published: &[(String, u64)]) -> Vec<String> {
@@ -36,30 +53,32 @@ impl History {
     }
 
     pub(crate) fn confirmed_at(&self, at: usize) -> usize {
-        let here = |seen: &&Seen| matches!(seen, Seen::Confirmed { hub, .. } if *hub == at);
-        self.all().iter().filter(here).count()
+        self.0.lock().unwrap().confirmed_at.get(&at).copied().unwrap_or(0)
     }
 
     pub(crate) fn delivered_at(&self, at: usize) -> usize {
-        let here = |seen: &&Seen| matches!(seen, Seen::Delivered { hub, .. } if *hub == at);
-        self.all().iter().filter(here).count()
+        self.0.lock().unwrap().delivered_at.get(&at).copied().unwrap_or(0)
     }
 
     /// Events whose fate nobody knows: their ack was refused, or they were out at a hub that died.
     /// They may have been acked for good.
     pub(crate) fn unknown(&self, dead: Option<usize>) -> usize {
-        let all = self.all();
-        let is_confirmed = |wanted: &(&String, u64)| {
-            all.iter().any(|seen| {
-                matches!(seen, Seen::Confirmed { key, number, .. } if (key, *number) == *wanted)
-            })
-        };
-        let open = all.iter().filter_map(|seen| match seen {
-            Seen::Refused { key, number, .. } => Some((key, *number)),
-            Seen::Delivered { hub, key, number } if Some(*hub) == dead => Some((key, *number)),
-            _ => None,
-        });
-        let open: std::collections::BTreeSet<_> = open.filter(|seen| !is_confirmed(seen)).collect();
+        let noted = self.0.lock().unwrap();
+        let mut open: BTreeSet<(&str, u64)> = BTreeSet::new();
+        for seen in &noted.all {
+            match seen {
+                Seen::Refused { key, number, .. } => drop(open.insert((key, *number))),
+                Seen::Delivered { hub, key, number } if Some(*hub) == dead => {
+                    open.insert((key, *number));
+                }
+                _ => {}
+            }
+        }
+        for seen in &noted.all {
+            if let Seen::Confirmed { key, number, .. } = seen {
+                open.remove(&(key.as_str(), *number));
+            }
+        }
         open.len()
     }
 
@@ -71,46 +90,42 @@ impl History {
         slept: Option<usize>,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut confirmed: BTreeMap<(String, u64), usize> = BTreeMap::new();
-        let mut newest: BTreeMap<String, u64> = BTreeMap::new();
+        let mut of_key: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+        for (key, number) in published {
+            of_key.entry(key).or_default().insert(*number);
+        }
         let all = self.all();
-        for seen in all.iter().cloned() {
+        let mut delivered: BTreeSet<(&str, u64)> = BTreeSet::new();
+        let mut confirmed: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+        let mut newest: BTreeMap<&str, u64> = BTreeMap::new();
+        for seen in &all {
             match seen {
-                Seen::Delivered { hub, key, number } if Some(hub) == slept => {
-                    let before = newest.entry(key).or_default();
-                    *before = number.max(*before);
-                }
                 Seen::Delivered { hub, key, number } => {
-                    if confirmed.contains_key(&(key.clone(), number)) {
-                        wrong.push(format!("{key}/{number} came to hub {hub} after its ack"));
-                    }
-                    let before = newest.entry(key.clone()).or_default();
-                    let skips = published
-                        .iter()
-                        .filter(|(other, earlier)| *other == key && *earlier < number)
-                        .any(|(key, earlier)| {
-                            !confirmed.contains_key(&(key.clone(), *earlier)) && *earlier > *before
+                    let (key, number) = (key.as_str(), *number);
+                    delivered.insert((key, number));
+                    let before = newest.entry(key).or_default();
+                    if Some(*hub) != slept {
+                        if confirmed.contains_key(&(key, number)) {
+                            wrong.push(format!("{key}/{number} came to hub {hub} after its ack"));
+                        }
+                        let mut between = of_key.get(key).into_iter().flat_map(|numbers| {
+                            numbers.range(*before + 1..number.max(*before + 1))
                         });
-                    if skips {
-                        wrong.push(format!("{key}/{number} came before one before it"));
+                        if between.any(|earlier| !confirmed.contains_key(&(key, *earlier))) {
+                            wrong.push(format!("{key}/{number} came before one before it"));
+                        }
                     }
                     *before = number.max(*before);
                 }
                 Seen::Confirmed { hub, key, number } => {
-                    if let Some(first) = confirmed.insert((key.clone(), number), hub) {
+                    if let Some(first) = confirmed.insert((key, *number), *hub) {
                         wrong.push(format!("{key}/{number} confirmed at hubs {first} and {hub}"));
                     }
                 }
                 Seen::Refused { .. } => {}
             }
         }
-        let was_delivered = |event: &&(String, u64)| {
-            all.iter().any(|seen| {
-                matches!(seen, Seen::Delivered { key, number, .. }
-                    if (key, number) == (&event.0, &event.1))
-            })
-        };
-        let lost = published.iter().filter(|event| !was_delivered(event));
+        let lost = published.iter().filter(|(key, number)| !delivered.contains(&(key, *number)));
         wrong.extend(lost.map(|(key, number)| format!("{key}/{number} never came")));
         wrong
     }

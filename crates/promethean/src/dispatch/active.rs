@@ -2,6 +2,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use promethean_delivery::{
     Fetch, Group, Input, LaneId, LaneStatus, MemberId, Output, Reply, RequestId,
@@ -18,6 +19,7 @@ use super::perform::Redelivery;
 use super::registry::Site;
 use super::sharing::Sharing;
 use crate::decode::Reads;
+use crate::limits::SAVE_REST_MS;
 use crate::metrics::GroupMeters;
 use crate::settings::{Filter, GroupSettings};
 use crate::store::Lane;
@@ -66,6 +68,8 @@ pub(super) struct Inner {
     pub(super) failure: Option<GroupFailure>,
     /// When the last save was made, or will be.
     pub(super) saved_at: Instant,
+    /// From one save to the next, if nobody waits for it.
+    pub(super) save_rest: Duration,
     /// The bus was closed, which is no failure for those who wait for deliveries.
     closed: bool,
     /// Saves that are not durable yet.
@@ -125,6 +129,7 @@ impl ActiveGroup {
             timer: None,
             failure: None,
             saved_at: site.clock.instant(),
+            save_rest: Duration::from_millis(SAVE_REST_MS),
             closed: false,
             saving: 0,
             claims: HashMap::new(),

@@ -5,7 +5,9 @@ use promethean_delivery::{Input, LaneDelta, LaneId, Save};
 use tokio::time::Instant;
 
 use super::active::{ActiveGroup, Inner};
-use crate::limits::{SAVE_REST_MS, SAVE_RETRY_MS, SAVE_RETRY_MS_MAX};
+use crate::limits::{
+    SAVE_REST_MS, SAVE_REST_MS_MAX, SAVE_REST_TIMES, SAVE_RETRY_MS, SAVE_RETRY_MS_MAX,
+};
 use crate::store::{AppendError, GroupSave, Lane, SaveError};
 
 /// A save on its way.
@@ -60,20 +62,24 @@ impl ActiveGroup {
         let mut step = Step::new(self, inner, save.number, save.lanes);
         if save.dead_letters.is_empty() {
             // When nobody waits for it, a save that follows another closely lets it rest: what
-            // changes meanwhile shares the next one.
+            // changes meanwhile shares the next one. The longer saves take, the longer: they are in
+            // the way of publishers.
             let now = self.site.clock.instant();
-            let rests_until = inner.saved_at + Duration::from_millis(SAVE_REST_MS);
+            let rests_until = inner.saved_at + inner.save_rest;
             let rests = !self.is_awaited() && rests_until > now;
             inner.saved_at = now.max(rests_until);
             let first = (!rests).then(|| self.site.store.save(step.save.clone()));
             self.site.runtime.spawn(async move {
-                let result = match first {
-                    Some(first) => first.await,
+                let (begun, saving) = match first {
+                    Some(first) => (now, first),
                     None => {
                         group.rest(rests_until).await;
-                        group.site.store.save(step.save.clone()).await
+                        let begun = group.site.clock.instant();
+                        (begun, group.site.store.save(step.save.clone()))
                     }
                 };
+                let result = saving.await;
+                group.note_saved(begun);
                 group.end_save(step, result).await;
             });
         } else {
@@ -84,6 +90,14 @@ impl ActiveGroup {
                 group.end_save(step, result).await;
             });
         }
+    }
+
+    /// A save that began then has ended.
+    fn note_saved(&self, begun: Instant) {
+        let took = self.site.clock.instant().saturating_duration_since(begun);
+        let least = Duration::from_millis(SAVE_REST_MS);
+        let rest = (took * SAVE_REST_TIMES).clamp(least, Duration::from_millis(SAVE_REST_MS_MAX));
+        self.lock().save_rest = rest;
     }
 
     /// Waits, unless somebody comes who waits for an answer.

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
-use promethean_log::{Disk, Log};
+use promethean_log::{Disk, Glimpse, Log};
 
 use crate::store::{
     Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
@@ -56,6 +56,9 @@ use journal::Journal;
 pub use open::{EmbeddedOptions, OpenError, OpenReport};
 use readers::Readers;
 use translate::{holds, log_append, log_lane, log_topic};
+
+/// How often a glimpse is tried.
+const GLIMPSES_MAX: u32 = 16;
 
 /// A store in a folder of this machine. Only one process can have it open.
 ///
@@ -72,6 +75,38 @@ impl EmbeddedStore {
         let (log_options, settings) = options.split();
         let (log, report) = Log::open_dir(&path.join("log"), log_options)?;
         open::open(log, report, settings)
+    }
+
+    /// The store in a folder as it is at this moment, also while another process has it open: to read
+    /// from. Changes nothing there; what is written to it goes with it. Blocks.
+    pub fn glimpse(path: &Path) -> Result<Self, OpenError> {
+        let mut options = EmbeddedOptions::default();
+        // Nothing is kept ready for what will not come.
+        (options.log.spare_segments, options.log.free_bytes_min) = (0, 0);
+        let mut tries = GLIMPSES_MAX;
+        loop {
+            tries -= 1;
+            let opened =
+                Glimpse::of(&path.join("log")).map_err(|error| OpenError::Log(error.into()));
+            let opened = opened.and_then(|disk| Self::open_on(Arc::new(disk), options.clone()));
+            // What is being written, or cleaned away, at this moment is whole at the next one.
+            match opened {
+                Ok((store, report)) if report.log.damage.is_empty() => return Ok(store),
+                Ok((_, report)) if tries == 0 => {
+                    let damage = report.log.damage.into_iter().next();
+                    let (file, reason) = damage.map_or_else(
+                        || (String::new(), "it is damaged"),
+                        |damage| (damage.file, damage.reason),
+                    );
+                    return Err(OpenError::Log(promethean_log::OpenError::Damaged {
+                        file,
+                        reason,
+                    }));
+                }
+                Err(error) if tries == 0 => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
     }
 
     /// Opens the store on a disk that nobody else uses. Blocks.

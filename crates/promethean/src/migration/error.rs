@@ -1,4 +1,4 @@
-use promethean_event::Topic;
+use promethean_event::{Offset, Partition, Topic};
 
 use crate::store::{AppendError, ReadError, SaveError};
 
@@ -30,6 +30,21 @@ pub enum MigrateError {
         topic: Topic,
         /// Why.
         reason: SaveError,
+    },
+    /// Events that cannot be read any more.
+    #[error(
+        "{topic} is damaged in partition {partition}, from offset {from} to {to}: what is moved would look \
+         cleaned there; restore it from a copy, or remove the topic"
+    )]
+    Damaged {
+        /// The topic.
+        topic: Topic,
+        /// The partition.
+        partition: Partition,
+        /// The first offset that cannot be read.
+        from: Offset,
+        /// The first one behind.
+        to: Offset,
     },
     /// Something that is kept is not as it is written.
     #[error("{0} cannot be read: {1}")]

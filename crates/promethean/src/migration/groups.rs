@@ -16,8 +16,13 @@ pub(super) async fn take_over(
     to: &dyn Store,
     places: &Places,
 ) -> Result<u64, MigrateError> {
-    let mut count = 0;
-    for name in from.groups().await? {
+    let (mut count, names) = (0, from.groups().await?);
+    for name in to.groups().await? {
+        if !names.contains(&name) {
+            to.remove_group(name).await?;
+        }
+    }
+    for name in names {
         let Some(record) = from.group(name.clone()).await? else { continue };
         count += 1;
         let wanted = placed(record, places);

@@ -1,16 +1,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use promethean_event::{EventId, Topic};
+use promethean_event::{EventId, Timestamp, Topic};
 
+use super::alignment::align;
 use super::error::MigrateError;
 use super::mark::{self, Mark, Role, Stage};
 use super::places::{Places, topics};
+use super::proof::{Pair, Proof};
 use super::tally::{self, Tally};
 use super::{entries, events, groups};
 use crate::store::{Restore, Store};
 
-/// A move from one store to another. For one who has both to himself.
+/// A move from one store to another. The target is for this alone; the source may be in use until
+/// [`begin`](Self::begin).
 #[derive(Clone)]
 pub struct Migration {
     from: Arc<dyn Store>,
@@ -75,8 +78,11 @@ pub struct MigrationReport {
     pub groups: u64,
     /// Entries: schemas, jobs, settings and the like.
     pub entries: u64,
-    /// Over all events, with places and times: that of the source and of the target.
+    /// Over all events that were compared, with places and times.
     pub hash: u128,
+    /// Events that the target has and the source has let go of by its rules since they were copied.
+    /// They go by the same rules.
+    pub let_go: u64,
 }
 
 impl Migration {
@@ -135,6 +141,12 @@ impl Migration {
         }
         match (source, target) {
             (Some((source, _)), Some(target)) if source.id == target.0.id => Ok(Some(target)),
+            // Copied while the source was in use, or the source was opened again meanwhile.
+            (None, Some(target))
+                if target.0.stage == Stage::Moving && target.0.other == self.names.0 =>
+            {
+                Ok(Some(target))
+            }
             (_, Some((target, _))) => {
                 Err(MigrateError::Another { role: "target", other: target.other })
             }
@@ -165,45 +177,109 @@ impl Migration {
         }
     }
 
-    /// Marks both stores, so that others leave them alone. From here on until [`Self::end`].
-    pub async fn begin(&self) -> Result<(), MigrateError> {
+    /// Marks the target, so that nobody uses it before the move has ended. The source stays as it is.
+    pub async fn begin_copy(&self) -> Result<(), MigrateError> {
         if self.begun().await?.is_some() {
             return Ok(());
         }
+        let (other, stage) = (self.names.0.clone(), Stage::Moving);
+        let mark = Mark { id: EventId::generate(), role: Role::Target, stage, other };
+        mark::leave(&*self.to, &mark, 0).await
+    }
+
+    /// Copies what the target does not have of what was appended by a time, while the source is in use,
+    /// and compares it. Gives how many events it was. May be run again, and again: it goes on.
+    ///
+    /// Behind `settled` nothing may come to a source any more with an earlier append time. A store on
+    /// one machine has one clock; hubs have several.
+    pub async fn catch_up(
+        &self,
+        settled: Timestamp,
+        proof: &mut Proof,
+        mut told: impl FnMut(Progress) + Send,
+    ) -> Result<u64, MigrateError> {
+        let mut copied = 0;
+        self.copy(settled, proof, |count| {
+            copied += count;
+            told(Progress::Events(count));
+        })
+        .await?;
+        told(Progress::Verifying);
+        self.compare(proof).await?;
+        Ok(copied)
+    }
+
+    /// Marks both stores, so that others leave them alone. From here on until [`Self::end`].
+    pub async fn begin(&self) -> Result<(), MigrateError> {
+        let target = self.begun().await?;
         let known = mark::of_role(&*self.from, Role::Source).await?;
-        let id = known.as_ref().map_or_else(EventId::generate, |(mark, _)| mark.id);
-        let version = known.map_or(0, |(_, version)| version);
+        let of_target = target.as_ref().map(|(mark, _)| mark.id);
+        let id = of_target.or(known.as_ref().map(|(mark, _)| mark.id));
+        let id = id.unwrap_or_else(EventId::generate);
         let (from, to) = self.names.clone();
         let stage = Stage::Moving;
         let source = Mark { id, role: Role::Source, stage, other: to };
-        mark::leave(&*self.from, &source, version).await?;
-        mark::leave(&*self.to, &Mark { role: Role::Target, other: from, ..source }, 0).await
+        if known.as_ref().is_none_or(|(mark, _)| mark.id != id) {
+            let version = known.map_or(0, |(_, version)| version);
+            mark::leave(&*self.from, &source, version).await?;
+        }
+        if target.is_none() {
+            mark::leave(&*self.to, &Mark { role: Role::Target, other: from, ..source }, 0).await?;
+        }
+        Ok(())
     }
 
-    /// Takes everything over that the target does not have, and compares both. May be run again.
+    /// Takes everything over that the target does not have, and compares both, but for what is known
+    /// to be the same. May be run again.
     pub async fn run(
         &self,
+        proof: &mut Proof,
         mut told: impl FnMut(Progress) + Send,
     ) -> Result<MigrationReport, MigrateError> {
         let (from, to) = (&*self.from, &*self.to);
         let (restore, source) = (Self::restore(to)?, Self::restore(from)?);
-        for entry in topics(&from.topics()) {
-            let topic = entry.definition.topic.clone();
-            let defined = to.define(entry.definition.clone()).await;
-            defined.map_err(|reason| MigrateError::Topic { topic, reason })?;
-        }
+        let everything = Timestamp::from_millis(u64::MAX);
+        self.copy(everything, proof, |count| told(Progress::Events(count))).await?;
         let places = Places::between(from, to);
-        events::take_over((from, to), restore, &places, |count| told(Progress::Events(count)))
-            .await?;
+        events::place((from, to), restore, &places).await?;
         groups::take_over(from, to, &places).await?;
         let wanted = entries::placed(entries::all(from, source).await?, &places)?;
         entries::take_over(to, restore, &wanted).await?;
         told(Progress::Verifying);
-        self.verify().await
+        self.verify(proof).await
     }
 
-    /// Reads both stores, and compares all that is in them.
-    pub async fn verify(&self) -> Result<MigrationReport, MigrateError> {
+    /// Topics and events.
+    async fn copy(
+        &self,
+        settled: Timestamp,
+        proof: &mut Proof,
+        told: impl FnMut(u64) + Send,
+    ) -> Result<(), MigrateError> {
+        let (from, to) = (&*self.from, &*self.to);
+        align(from, to, proof).await?;
+        let places = Places::between(from, to);
+        events::take_over((from, to), Self::restore(to)?, (&places, settled), told).await
+    }
+
+    /// Compares the events that both have.
+    async fn compare(&self, proof: &mut Proof) -> Result<(), MigrateError> {
+        let (from, to) = (&*self.from, &*self.to);
+        let places = Places::between(from, to);
+        let mut differences = Vec::new();
+        for entry in topics(&from.topics()) {
+            for lane in entry.lanes() {
+                let Some(target) = places.lane(lane) else { continue };
+                let end = from.bounds(lane).await?.next.min(to.bounds(target).await?.next);
+                let pair = Pair { topic: &entry.definition.topic, from: lane, to: target };
+                differences.extend(proof.go_on((from, to), pair, end).await?);
+            }
+        }
+        if differences.is_empty() { Ok(()) } else { Err(MigrateError::Differs(differences)) }
+    }
+
+    /// Compares all that is in both stores, but for what is known to be the same.
+    pub async fn verify(&self, proof: &mut Proof) -> Result<MigrationReport, MigrateError> {
         let (from, to) = (&*self.from, &*self.to);
         let places = Places::between(from, to);
         let here = entries::all(from, Self::restore(from)?).await?;
@@ -225,12 +301,14 @@ impl Migration {
         if !differences.is_empty() {
             return Err(MigrateError::Differs(differences));
         }
+        self.compare(proof).await?;
         Ok(MigrationReport {
             topics: target.topics.len() as u64,
-            events: target.events(),
+            events: proof.events(),
             groups: target.groups.len() as u64,
             entries: target.entries.len() as u64,
-            hash: target.hash(),
+            hash: proof.hash(),
+            let_go: proof.let_go(),
         })
     }
 

@@ -4,6 +4,7 @@ use futures_util::TryStreamExt;
 use promethean::store::{Append, Store, TopicDefinition};
 use promethean_event::{NewEvent, PartitionCount, Topic};
 use promethean_mongo::MongoStore;
+use promethean_mongo::mongodb::bson::raw::RawDocumentBuf;
 use promethean_mongo::mongodb::bson::{Document, doc};
 use promethean_mongo::mongodb::options::{Acknowledgment, CollectionOptions, WriteConcern};
 use promethean_mongo::mongodb::{Collection, IndexModel};
@@ -112,10 +113,11 @@ fn batches(topic: &Topic, events: usize) -> anyhow::Result<Vec<Vec<NewEvent>>> {
 async fn insert_many(place: &Place, topic: &str) -> anyhow::Result<f64> {
     let events: Collection<Document> = place.database().collection("events");
     let found = events.find(doc! { "topic": topic }).projection(doc! { "_id": 0 }).await?;
-    let documents: Vec<Document> = found.try_collect().await?;
+    // As bytes, so that it does not have to encode them.
+    let documents: Vec<RawDocumentBuf> = found.with_type().try_collect().await?;
     let durable = WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build();
     let options = CollectionOptions::builder().write_concern(durable).build();
-    let reference: Collection<Document> =
+    let reference: Collection<RawDocumentBuf> =
         place.database().collection_with_options("reference", options);
     let indexes: Vec<IndexModel> = events.list_indexes().await?.try_collect().await?;
     // That of `_id` is there by itself.

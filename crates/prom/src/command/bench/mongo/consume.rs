@@ -10,10 +10,14 @@ use super::Place;
 use crate::command::bench::events::Source;
 use crate::command::bench::measure::{Compared, Round, rate, timed_async};
 
+/// So many times the events of the other parts: that a group is made and removed again takes as long as
+/// ten thousand events.
+const TIMES: usize = 5;
+
 /// New groups that read everything, with acks, and a cursor over the same documents by the same
 /// index, in turn.
 pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::Result<Compared> {
-    let place = Place::new(url).await?;
+    let (place, events) = (Place::new(url).await?, events * TIMES);
     let bus = Bus::with_store(Arc::new(place.store().await?), BusOptions::default());
     let mut source = Source::new(1, 20_000)?;
     for _ in 0..events / super::append::BATCH {
