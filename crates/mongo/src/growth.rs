@@ -66,6 +66,11 @@ impl Growing {
         self.lock().heads.get(&lane).copied()
     }
 
+    /// What was heard of heads may be old: of a commit whose answer was lost, nothing was heard.
+    pub(crate) fn forget_heads(&self) {
+        self.lock().heads.clear();
+    }
+
     /// Waits until one of these lanes reaches further than that.
     pub(crate) async fn beyond(&self, ends: &[(Lane, u64)]) {
         loop {

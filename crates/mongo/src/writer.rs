@@ -199,7 +199,7 @@ impl Writer {
         match self.carry_out(&batch.wishes, deadline).await {
             Ok(answers) => batch.answer(answers),
             Err(fault) => {
-                self.known = Known::default();
+                self.forget();
                 batch.refuse(&fault);
             }
         }
@@ -265,9 +265,14 @@ impl Writer {
         }
     }
 
+    fn forget(&mut self) {
+        self.known = Known::default();
+        self.growing.forget_heads();
+    }
+
     /// Forgets what may be wrong, and reads the topics again.
     async fn look_again(&mut self) -> Result<(), Fault> {
-        self.known = Known::default();
+        self.forget();
         if self.table.refresh(&self.cluster).await? {
             let table = self.table.get();
             self.growing.note_topics(|lane| table.by_id(lane.topic).is_none());

@@ -247,7 +247,7 @@ impl Moving {
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
-        let (sender, said) = std::sync::mpsc::channel();
+        let (sender, said) = std::sync::mpsc::sync_channel(1_000);
         std::thread::spawn(move || {
             lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)));
         });
