@@ -219,7 +219,7 @@ mod tests {
         std::fs::write(&path, vec![1; 10_000]).unwrap();
         std::fs::write(folder.path().join("0.spare"), [1]).unwrap();
         let glimpse = Glimpse::of(folder.path()).unwrap();
-        assert_eq!(glimpse.list().unwrap(), [name.clone()]);
+        assert_eq!(glimpse.list().unwrap(), std::slice::from_ref(&name));
         let file = glimpse.open(&name).unwrap();
         file.write_at(&[2; 5_000], 4_000).unwrap();
         let expected: Vec<u8> = [[1; 10].as_slice(), &[2; 10]].concat();

@@ -41,6 +41,7 @@ impl Silences {
 
     /// Says how long they were, and holds them against `PROM_FAULT_RESUME_S`: `scripts/faults` sets
     /// it, a test on a machine that others share does not.
+    #[expect(clippy::print_stdout, reason = "what is held against a bound is told")]
     pub(super) fn end(&self) {
         let mut longest = Duration::ZERO;
         for (what, silences) in &self.0 {
