@@ -26,6 +26,8 @@ mod placement;
 
 mod writer;
 
+mod begun;
+
 mod flight;
 
 mod roll;

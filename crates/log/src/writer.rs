@@ -8,6 +8,7 @@ use bytes::Bytes;
 use promethean_event::{EventId, Timestamp};
 
 use crate::batch::{Batch, Durability, Receipt};
+use crate::begun::{self, Begun};
 use crate::catalog::{CatalogEntry, LaneState};
 use crate::disk::DiskFile;
 use crate::engine::{Active, Engine, Segment};
@@ -15,7 +16,6 @@ use crate::error::AppendError;
 use crate::flight::{Flight, Frame, Waiting};
 use crate::index::{ActiveIndex, SegmentIndex};
 use crate::limits::{SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
-use crate::options::Options;
 use crate::placement::{Ahead, Placed, Placement};
 use crate::queue::{AppendAnswers, Request};
 use crate::roll;
@@ -304,7 +304,7 @@ impl Writer {
 
     /// Syncs the segment, with nothing on its way.
     fn sync(&mut self) -> Result<(), WriteError> {
-        sync(&self.engine.site.options, &*self.segment.file).map_err(WriteError::Failed)?;
+        begun::sync(&self.engine.site.options, &*self.segment.file).map_err(WriteError::Failed)?;
         self.engine.flights.set_synced(self.segment.position);
         Ok(())
     }
@@ -587,51 +587,6 @@ fn wait_for(
         Waiting { receipts: of_batch, parts, durability, answers }
     });
     (waiting.collect(), receipts)
-}
-
-/// Never tried again: after a failed sync the kernel may call lost pages clean.
-fn sync(options: &Options, file: &dyn DiskFile) -> io::Result<()> {
-    #[cfg(feature = "planted-bugs")]
-    if let Some(result) = crate::planted::sync(options, file) {
-        return result;
-    }
-    let _ = options;
-    file.sync_data()
-}
-
-/// A frame that is written, and what is left to do.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    number: u64,
-    /// Where it ends, if somebody asked for a sync.
-    sync_to: Option<u64>,
-    pub(crate) publishers: usize,
-}
-
-impl Begun {
-    /// Syncs the frame if need be.
-    pub(crate) fn sync(&self, engine: &Engine, file: &dyn DiskFile) -> io::Result<()> {
-        match self.sync_to {
-            Some(_) => sync(&engine.site.options, file),
-            None => Ok(()),
-        }
-    }
-
-    /// Readers see the frame and publishers are answered, as soon as it is their turn.
-    pub(crate) fn land(self, engine: &Engine, synced: io::Result<()>) {
-        let result = synced.map(|()| self.sync_to).map_err(|error| {
-            let text = error.to_string();
-            engine.note_failure(&text);
-            text
-        });
-        engine.flights.land(self.number, result, |frame, answer| engine.show(frame, answer));
-        engine.waiting.wake_all();
-    }
-
-    fn finish(self, engine: &Engine, file: &dyn DiskFile) {
-        let synced = self.sync(engine, file);
-        self.land(engine, synced);
-    }
 }
 
 const _: () = assert!(SEGMENT_BYTES_LIMIT <= u32::MAX as u64);

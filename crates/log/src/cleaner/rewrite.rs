@@ -25,18 +25,16 @@ pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>
     let unfinished = format!("{}.tmp", name.segment_file());
     let disk = &*engine.site.disk;
     let file = disk.create(&unfinished)?;
-    match copy(engine, run, name, &file) {
+    let written = match copy(engine, run, name, &file) {
         Ok(copied) if copied.events == 0 && run.is_oldest => {
             disk.remove(&unfinished)?;
-            Ok(None)
+            return Ok(None);
         }
-        Ok(copied) => publish(engine, run, name, (unfinished, file), copied.salt).map(Some),
-        Err(error) => {
-            // Left behind, it is removed when the log is opened; tried here to make room.
-            drop(disk.remove(&unfinished));
-            Err(error)
-        }
-    }
+        Ok(copied) => publish(engine, run, name, (&unfinished, file), copied.salt).map(Some),
+        Err(error) => Err(error),
+    };
+    // Left behind, it would be in the way of the next try, and of everybody on a disk that is full.
+    written.inspect_err(|_| drop(disk.remove(&unfinished)))
 }
 
 struct Copied {
@@ -208,14 +206,14 @@ fn publish(
     engine: &Engine,
     run: &Plan,
     name: SegmentName,
-    (unfinished, file): (String, Arc<dyn DiskFile>),
+    (unfinished, file): (&str, Arc<dyn DiskFile>),
     salt: u32,
 ) -> Result<Arc<Segment>, CleanError> {
     let disk = &*engine.site.disk;
     let side = build(disk, &*file, name, salt)?;
     let side = SideFile::open(side, name, salt, &engine.filters);
     let side = side.map_err(|error| error.of(name))?;
-    disk.rename(&unfinished, &name.segment_file())?;
+    disk.rename(unfinished, &name.segment_file())?;
     disk.sync_dir()?;
     let footer = side.footer();
     Ok(Arc::new(Segment {

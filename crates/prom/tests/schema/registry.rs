@@ -133,7 +133,10 @@ fn exported_in_the_form_of_a_version() {
             assert!(stdout(&done).contains(&format!("\"{member}\":")), "{}", stdout(&done));
         }
         run(&["schema", "policy", "beat", "--payload", "warn"]);
-        assert_eq!(run(&["pub", "beat", r#"{"host":7}"#]).status.code(), Some(0));
+        // The caster finds the new name taken.
+        let both = r#"{"host":"a","mem_mb":1,"mem_mib":2}"#;
+        let odd = ["pub", "beat", both, "-H", "x-schema-version:1"];
+        assert_eq!(run(&odd).status.code(), Some(0));
         let partial = run(&["export", "beat", "--reads", "latest"]);
         assert_eq!(partial.status.code(), Some(8), "{}", stderr(&partial));
         assert_eq!(stdout(&partial).lines().count(), 1, "{}", stdout(&partial));
