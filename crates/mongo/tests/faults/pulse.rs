@@ -39,25 +39,27 @@ impl Silences {
         self.0.entry(what).or_default().push((publishing, consuming));
     }
 
-    /// Says how long they were, and holds them against `PROM_FAULT_RESUME_S`: `scripts/faults` sets
-    /// it, a test on a machine that others share does not.
-    #[expect(clippy::print_stdout, reason = "what is held against a bound is told")]
-    pub(super) fn end(&self) {
-        let mut longest = Duration::ZERO;
-        for (what, silences) in &self.0 {
-            let of = |which: fn(&(Duration, Duration)) -> Duration| {
-                let mut all: Vec<Duration> = silences.iter().map(which).collect();
-                all.sort_unstable();
-                (all[all.len() / 2], all[all.len() - 1])
+    /// How long they were, a line for each.
+    pub(super) fn told(&self) -> String {
+        let line = |(what, silences): (&&str, &Vec<(Duration, Duration)>)| {
+            let longest = |which: fn(&(Duration, Duration)) -> Duration| {
+                silences.iter().map(which).max().unwrap_or_default()
             };
-            let ((publish, publish_max), (consume, consume_max)) = (of(|s| s.0), of(|s| s.1));
-            println!(
-                "{what} ({} times): publishing rests {publish:.1?} (at most {publish_max:.1?}), \
-                 consuming {consume:.1?} (at most {consume_max:.1?})",
-                silences.len()
-            );
-            longest = longest.max(publish_max).max(consume_max);
-        }
+            let (publishing, consuming) = (longest(|both| both.0), longest(|both| both.1));
+            let times = silences.len();
+            format!(
+                "{what} ({times} times): publishing rests {publishing:.1?} at most, consuming \
+                 {consuming:.1?}"
+            )
+        };
+        self.0.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Holds them against `PROM_FAULT_RESUME_S`: `scripts/faults` sets it, a test on a machine that
+    /// others share does not.
+    pub(super) fn hold(&self) {
+        let all = self.0.values().flatten();
+        let longest = all.map(|both| both.0.max(both.1)).max().unwrap_or_default();
         let bound = std::env::var("PROM_FAULT_RESUME_S").ok().and_then(|text| text.parse().ok());
         if let Some(bound) = bound.map(Duration::from_secs) {
             assert!(longest <= bound, "it took {longest:.1?} to go on; {bound:?} are allowed");
