@@ -92,6 +92,8 @@ pub(super) static PUBLISH_ERRORS: Description =
     counter("publish_errors", &["kind"]).help("Publish calls that were refused or failed");
 pub(super) static PUBLISH_DURATION: Description = times("publish_duration", NONE)
     .help("From a publish call to its answer, once the events are durable; without failed ones");
+pub(super) static SCHEMA_EVENTS: Description = counter("schema_events", &["topic", "outcome"])
+    .help("Events that met the schemas of their topic, by what came of it");
 pub(super) static POLL_DURATION: Description = times("poll_duration", GROUP)
     .help("Reads of the store for a group; pages that another group has just read are not reads")
     .once("subscribe_poll_duration");
@@ -149,11 +151,12 @@ pub(super) static SCRAPE_ERRORS: Description = counter("scrape_errors", NONE)
 
 /// In the order in which an event meets them.
 #[cfg(test)]
-pub(super) static ALL: [&Description; 25] = [
+pub(super) static ALL: [&Description; 26] = [
     &PUBLISHED,
     &DUPLICATES,
     &PUBLISH_ERRORS,
     &PUBLISH_DURATION,
+    &SCHEMA_EVENTS,
     &POLL_DURATION,
     &DELIVERED,
     &LATENCY,

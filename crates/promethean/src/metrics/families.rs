@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::catalogue::{self, Description, OTHER};
@@ -7,6 +8,7 @@ use super::histogram::Histogram;
 use super::meters::GroupMeters;
 use super::publishing::Counted;
 use crate::bus::BusInner;
+use crate::limits::METRIC_TOPICS_MAX;
 
 /// All metrics with all their series, in the order of the catalogue.
 pub(super) fn of(bus: &BusInner, figures: &Figures) -> Vec<Family> {
@@ -79,7 +81,24 @@ fn of_publishing(bus: &BusInner) -> Vec<Family> {
         topic(&catalogue::DUPLICATES, |counted| counted.duplicates),
         by_word(&catalogue::PUBLISH_ERRORS, publish.by_error()),
         single(&catalogue::PUBLISH_DURATION, Value::Times(Box::new(publish.duration.read()))),
+        of_schemas(bus),
     ]
+}
+
+/// Topics with schemas are as many as somebody has registered; beyond the limit they are one.
+fn of_schemas(bus: &BusInner) -> Family {
+    let mut shown: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+    for (number, (topic, counts)) in bus.groups.site().schemas.all_counts().iter().enumerate() {
+        let topic = if number < METRIC_TOPICS_MAX { topic.as_str() } else { OTHER };
+        for (outcome, count) in counts.named() {
+            *shown.entry((topic.to_owned(), outcome)).or_default() += count;
+        }
+    }
+    let samples = shown.into_iter().map(|((topic, outcome), count)| Sample {
+        labels: vec![topic, outcome.to_owned()],
+        value: Value::Count(count),
+    });
+    Family { metric: &catalogue::SCHEMA_EVENTS, samples: samples.collect() }
 }
 
 fn times_of(

@@ -20,6 +20,21 @@ pub struct SchemaCounts {
     pub unreadable: u64,
 }
 
+impl SchemaCounts {
+    /// Each of them, by its name.
+    pub(crate) const fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("checked", self.checked),
+            ("refused", self.refused),
+            ("warned", self.warned),
+            ("copied", self.copied),
+            ("uncopied", self.uncopied),
+            ("cast", self.cast),
+            ("unreadable", self.unreadable),
+        ]
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(super) checked: Counter,

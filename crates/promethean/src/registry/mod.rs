@@ -49,7 +49,7 @@ mod schemas;
 #[cfg(feature = "schemars")]
 mod typed;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -188,6 +188,13 @@ impl Registry {
     pub(crate) fn counters(&self, topic: &Topic) -> Arc<Counters> {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(counters.entry(topic.clone()).or_default())
+    }
+
+    /// What was done with the schemas of each topic, by name; nothing of topics without any.
+    pub(crate) fn all_counts(&self) -> BTreeMap<Topic, SchemaCounts> {
+        let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = counters.iter().map(|(topic, counters)| (topic.clone(), counters.counts()));
+        counts.filter(|(_, counts)| *counts != SchemaCounts::default()).collect()
     }
 
     /// The function that the program has provided under a name.

@@ -73,6 +73,12 @@ async fn every_refused_event_of_a_batch_is_counted() {
     assert_eq!(refusal.count, 40);
     assert!(refusal.events.len() < 40, "a list for people");
     assert_eq!(bus.schemas().counts(&heartbeat()).refused, 40);
+    let shown = bus.metrics().encode().await;
+    let refused = format!(
+        r#"promethean_schema_events_total{{topic="{}",outcome="refused"}} 40"#,
+        heartbeat().as_str()
+    );
+    assert!(shown.lines().any(|line| line == refused), "{shown}");
 }
 
 /// 91: an unknown version, 0 or NaN does not mean anything goes.

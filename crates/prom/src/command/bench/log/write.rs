@@ -13,8 +13,7 @@ use crate::command::bench::measure::{Compared, Round, rate, timed};
 const PUBLISHERS: usize = 256;
 
 /// Events of a publisher that are made ahead, and how often. In life an event is published when it
-/// was just made: the processor still has it at hand, which it would not if all were made ahead. For
-/// the same reason batches are made one by one where each is answered before the next.
+/// was just made: the processor still has it at hand, which it would not if all were made ahead.
 const PORTION: usize = 20;
 const PORTIONS: usize = 15;
 
@@ -32,10 +31,10 @@ pub(super) struct Writes {
 
 pub(super) fn measure(scratch: &Path, rounds: usize) -> anyhow::Result<Writes> {
     Ok(Writes {
-        batch_1000: batches(scratch, rounds, (1000, 150), one_by_one)?,
-        batch_10000: batches(scratch, rounds, (10_000, 20), one_by_one)?,
-        batch_1000_two_under_way: batches(scratch, rounds, (1000, 150), two_under_way)?,
-        batch_10000_two_under_way: batches(scratch, rounds, (10_000, 20), two_under_way)?,
+        batch_1000: batches(scratch, rounds, (1000, 150), append_each)?,
+        batch_10000: batches(scratch, rounds, (10_000, 20), append_each)?,
+        batch_1000_two_under_way: batches(scratch, rounds, (1000, 150), append_two_under_way)?,
+        batch_10000_two_under_way: batches(scratch, rounds, (10_000, 20), append_two_under_way)?,
         publishers_256: publishers(scratch, rounds)?,
         topics_100: topics(scratch, rounds)?,
     })
@@ -46,7 +45,7 @@ fn batches(
     scratch: &Path,
     rounds: usize,
     (size, times): (usize, usize),
-    append_all: impl Fn(&Log, &mut Source, (usize, usize)) -> anyhow::Result<Duration>,
+    append_all: impl Fn(&Log, &[Append]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Compared> {
     let encoded = raw::encoded_batch(&scratch.join("encoded"), size)?;
     let log_path = scratch.join("batches");
@@ -56,39 +55,15 @@ fn batches(
         let (written, raw_time) =
             timed(|| raw::append_synced(&scratch.join("raw"), &encoded, times));
         written?;
-        let time = append_all(&log, &mut source, (size, times))?;
+        let batches = make(&mut source, size, times)?;
+        let (appended, time) = timed(|| append_all(&log, &batches));
+        appended?;
         log.settle()?;
         Ok((raw_time, time))
     })?;
     drop(log);
     std::fs::remove_dir_all(&log_path)?;
     Ok(compared)
-}
-
-/// Each batch is made, then appended and waited for; only that is timed.
-fn one_by_one(
-    log: &Log,
-    source: &mut Source,
-    (size, times): (usize, usize),
-) -> anyhow::Result<Duration> {
-    let mut time = Duration::ZERO;
-    for _ in 0..times {
-        let batch = source.batch(size)?;
-        let (appended, took) = timed(|| log.append(&batch).wait());
-        appended?;
-        time += took;
-    }
-    Ok(time)
-}
-
-fn two_under_way(
-    log: &Log,
-    source: &mut Source,
-    (size, times): (usize, usize),
-) -> anyhow::Result<Duration> {
-    let batches = make(source, size, times)?;
-    let (appended, time) = timed(|| append_two_under_way(log, &batches));
-    appended.map(|()| time)
 }
 
 /// Measures the reference and ours in turn. The first round only warms up disk and memory.
