@@ -22,7 +22,7 @@ pub struct Options {
     /// Below this much free space publishing is refused; state of the system is still written.
     /// Default 64 MiB.
     pub free_bytes_min: u64,
-    /// Most requests waiting for the writer. Default 65,536.
+    /// Most publishers waiting for the log. Default 65,536.
     pub queue_requests_max: usize,
     /// The cleaner writes segments again when at least this share of their bytes is dead.
     /// Default 0.2.
