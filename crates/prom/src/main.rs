@@ -41,6 +41,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Requests are taken by one thread and often answered by another. The allocator of the C library
+/// makes threads wait for each other then: a third of the requests a second went there
+/// (docs/benchmarks.md, "The allocator").
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match arguments::Arguments::try_parse() {
         Ok(arguments) => arguments,
