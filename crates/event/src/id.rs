@@ -74,6 +74,14 @@ impl EventId {
         Self(Uuid::from_bytes(bytes))
     }
 
+    /// Length of its text.
+    pub const TEXT_BYTES: usize = 36;
+
+    /// Writes its text, without the detour of a formatter.
+    pub fn encode<'a>(&self, text: &'a mut [u8; Self::TEXT_BYTES]) -> &'a str {
+        self.0.as_hyphenated().encode_lower(text)
+    }
+
     /// The sixteen bytes, most significant first.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

@@ -37,7 +37,7 @@ pub enum JsonError {
 
 /// Checks `text`, and says whether it holds white space between tokens.
 pub(crate) fn check(text: &str) -> Result<Spacing, JsonError> {
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0, spaces: 0, members: 0 };
+    let mut scan = Scan::new(text);
     scan.space();
     scan.value(0)?;
     scan.space();
@@ -45,6 +45,31 @@ pub(crate) fn check(text: &str) -> Result<Spacing, JsonError> {
         return Err(scan.wrong("something follows the value"));
     }
     Ok(if scan.spaces == 0 { Spacing::Compact } else { Spacing::Spaced })
+}
+
+/// The place of the next quote, backslash or control character, or the end. Most of a payload is in
+/// strings: eight bytes are looked at together.
+fn plain_end(bytes: &[u8], from: usize) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let mut at = from;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let eight = u64::from_le_bytes(*eight);
+        // The top bit of a byte is set where it is found. Bytes above it may be wrong, those below
+        // are not: only the lowest counts.
+        let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+        let quote = zero(eight ^ (ONES * u64::from(b'"')));
+        let escape = zero(eight ^ (ONES * u64::from(b'\\')));
+        let control = eight.wrapping_sub(ONES * 0x20) & !eight;
+        let found = (quote | escape | control) & TOPS;
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    at + rest.iter().position(ends).unwrap_or(rest.len())
 }
 
 /// Whether JSON text has white space between its tokens.
@@ -73,14 +98,63 @@ pub(crate) fn compact(text: &str) -> Vec<u8> {
     out
 }
 
-struct Scan<'a> {
+/// A place in JSON text, which moves on over what is there.
+pub(crate) struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
     spaces: usize,
     members: u32,
 }
 
-impl Scan<'_> {
+/// A value that was passed over: where it stands, and whether it has white space in it.
+pub(crate) struct Passed {
+    pub(crate) range: std::ops::Range<usize>,
+    pub(crate) spacing: Spacing,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) const fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), at: 0, spaces: 0, members: 0 }
+    }
+
+    /// Passes a token of one byte, and the white space behind it, if it is there.
+    pub(crate) fn take(&mut self, token: u8) -> bool {
+        let found = self.peek() == Some(token);
+        if found {
+            self.at += 1;
+            self.space();
+        }
+        found
+    }
+
+    /// Passes a string without escapes, and the white space behind it: what is between its quotes.
+    pub(crate) fn plain_string(&mut self) -> Option<&'a [u8]> {
+        if self.peek() != Some(b'"') {
+            return None;
+        }
+        let begin = self.at + 1;
+        self.at = plain_end(self.bytes, begin);
+        let inside = self.bytes.get(begin..self.at)?;
+        self.take(b'"').then_some(inside)
+    }
+
+    /// Passes a value that is within the limits of a payload, and the white space behind it.
+    pub(crate) fn pass(&mut self) -> Option<Passed> {
+        let begin = self.at;
+        (self.spaces, self.members) = (0, 0);
+        self.value(0).ok()?;
+        let spacing = if self.spaces == 0 { Spacing::Compact } else { Spacing::Spaced };
+        let range = begin..self.at;
+        self.space();
+        Some(Passed { range, spacing })
+    }
+
+    /// Passes white space; whether that was the end.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.space();
+        self.at == self.bytes.len()
+    }
+
     fn wrong(&self, reason: &'static str) -> JsonError {
         JsonError::Syntax { reason, at: self.at }
     }
@@ -190,14 +264,14 @@ impl Scan<'_> {
     fn string(&mut self) -> Result<(), JsonError> {
         self.at += 1;
         loop {
+            self.at = plain_end(self.bytes, self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
-                Some(0..=0x1f) => return Err(self.wrong("a control character in a string")),
-                Some(_) => self.at += 1,
+                Some(_) => return Err(self.wrong("a control character in a string")),
                 None => return Err(self.wrong("a string does not end")),
             }
         }
@@ -341,6 +415,18 @@ mod tests {
             // Serde refuses numbers beyond an f64; their spelling is fine with us.
             prop_assume!(theirs || serde_json::from_str::<&serde_json::value::RawValue>(&text).is_err());
             prop_assert_eq!(check(&text).is_ok(), theirs, "{}", text);
+        }
+
+        #[test]
+        fn plain_text_ends_at_the_first_byte_that_is_not(
+            text in "[a-z\"\\\\\u{1}\u{1f}\u{20}\u{7f}\u{80}\u{e9}\u{ffff}]{0,40}",
+            from in 0..40_usize,
+        ) {
+            let bytes = text.as_bytes();
+            let from = from.min(bytes.len());
+            let ends = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+            let wanted = bytes[from..].iter().position(ends).map_or(bytes.len(), |at| from + at);
+            prop_assert_eq!(plain_end(bytes, from), wanted);
         }
 
         #[test]

@@ -38,6 +38,16 @@ impl Payload {
         Ok(Self(compact))
     }
 
+    /// A value that was passed over in a text, which is `within`.
+    pub(crate) fn passed(within: &Bytes, passed: &json::Passed) -> Option<Self> {
+        let text = within.get(passed.range.clone())?;
+        let compact = match passed.spacing {
+            Spacing::Compact => within.slice_ref(text),
+            Spacing::Spaced => json::compact(std::str::from_utf8(text).ok()?).into(),
+        };
+        (compact.len() <= PAYLOAD_BYTES_MAX).then_some(Self(compact))
+    }
+
     /// The JSON form of a value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         let bytes =

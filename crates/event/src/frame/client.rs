@@ -247,6 +247,14 @@ struct CorrOnly<'a> {
 impl ClientFrame {
     /// Reads one frame. The `corr` is there also when the frame is refused.
     pub fn parse(frame: &Bytes) -> (Option<Corr>, Result<Self, FrameError>) {
+        match super::quick::publish(frame) {
+            Some((corr, publish)) => (corr, Ok(publish)),
+            None => Self::parse_any(frame),
+        }
+    }
+
+    /// The same, whatever it is.
+    fn parse_any(frame: &Bytes) -> (Option<Corr>, Result<Self, FrameError>) {
         let members: Members<'_> = match serde_json::from_slice(frame) {
             Ok(members) => members,
             Err(error) => {

@@ -158,3 +158,85 @@ proptest! {
         let _ = parse(&format!(r#"{{"op":"{op}","{member}":{value}}}"#));
     }
 }
+
+/// Frames and things like frames: members of every kind, also twice, in any order, with white space.
+fn frame_like() -> impl Strategy<Value = String> {
+    let value = prop_oneof![
+        Just(r#"{"a":[1.50,-0,"\u00e9"],"b":{}}"#.to_owned()),
+        Just("[ 1 , {\"x\" : null} ]".to_owned()),
+        Just("\"PUBLISH\"".to_owned()),
+        Just("\"a.b\"".to_owned()),
+        Just("\"$sys\"".to_owned()),
+        Just("\"a.*\"".to_owned()),
+        Just("null".to_owned()),
+        Just("7".to_owned()),
+        Just("01".to_owned()),
+        Just("\"\\ud800\"".to_owned()),
+        Just(format!(r#"{{"id":"{ID}","key":"k","headers":{{"h":"v"}}}}"#)),
+        Just(r#"{"id":"no"}"#.to_owned()),
+        Just("{}".to_owned()),
+        "[a-z\\\\\"\t\u{e9}.]{0,12}".prop_map(|text| format!("\"{text}\"")),
+        proptest::collection::vec(
+            ("[a-z]{1,3}|payload|topic|opts", "\"[a-z.]{1,4}\"|1|null"),
+            0..4
+        )
+        .prop_map(|events| {
+            let event = |(name, value): (String, String)| {
+                format!(r#"{{"topic":"a","payload":{value},"{name}":{value}}}"#)
+            };
+            format!("[{}]", events.into_iter().map(event).collect::<Vec<_>>().join(","))
+        }),
+        Just(
+            r#"[{"topic":"a","payload":1},{"payload":{"x":[ ]},"topic":"b","opts":{}}]"#.to_owned()
+        ),
+    ];
+    let known = prop_oneof![
+        Just(("topic", "\"a.b\"".to_owned())),
+        Just((
+            "payload",
+            r#"{"pid":17,"note":"a longer text, with more than eight bytes"}"#.to_owned()
+        )),
+        Just(("corr", "17".to_owned())),
+        Just(("corr", "\"c\"".to_owned())),
+    ];
+    let name = prop_oneof!["op|topic|payload|corr|opts|events|sub", "[a-z]{1,4}"];
+    let odd = (name, value).prop_map(|(name, value)| format!("\"{name}\":{value}"));
+    let usual = known.prop_map(|(name, value)| format!("\"{name}\":{value}"));
+    let member = prop_oneof![2 => usual, 1 => odd];
+    let space = prop_oneof![4 => Just(""), 1 => Just(" \n")];
+    (proptest::collection::vec(member, 0..6), 0..6_usize, space).prop_map(
+        |(mut members, op, space)| {
+            members.insert(op.min(members.len()), "\"op\":\"PUBLISH\"".to_owned());
+            format!("{{{space}{}{space}}}{space}", members.join(&format!("{space},{space}")))
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    /// What the quick reader takes, it takes for what the general one does.
+    #[test]
+    fn both_readers_agree(text in frame_like()) {
+        let frame = Bytes::copy_from_slice(text.as_bytes());
+        if let Some((corr, publish)) = crate::frame::quick::publish(&frame) {
+            prop_assert_eq!((corr, Ok(publish)), ClientFrame::parse_any(&frame), "{}", text);
+        }
+    }
+}
+
+#[test]
+fn usual_publishes_are_read_quickly() {
+    for text in [
+        r#"{"op":"PUBLISH","topic":"a.b","payload":{"z":1.50},"corr":1}"#.to_owned(),
+        r#"{"op":"PUBLISH","corr":"c","topic":"a","payload":null}"#.to_owned(),
+        format!(r#"{{ "topic": "a", "op": "PUBLISH", "payload": [ 1 ], "opts": {{"id":"{ID}"}} }}"#),
+        r#"{"op":"PUBLISH","events":[{"topic":"a","payload":1},{"topic":"b","payload":"é","opts":{"key":"k"}}],"corr":2}"#
+            .to_owned(),
+    ] {
+        let frame = Bytes::copy_from_slice(text.as_bytes());
+        let quick = crate::frame::quick::publish(&frame);
+        let (corr, publish) = quick.unwrap_or_else(|| panic!("{text}"));
+        assert_eq!((corr, Ok(publish)), ClientFrame::parse_any(&frame));
+    }
+}

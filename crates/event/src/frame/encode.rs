@@ -5,14 +5,14 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::Context;
-use crate::{Event, GroupName};
+use super::{Context, Corr, Place};
+use crate::{Event, EventId, GroupName};
 
 /// Appends `event` as JSON.
 pub fn write_event(out: &mut Vec<u8>, event: &Event) {
     out.reserve(event.payload.as_bytes().len() + 256);
     out.extend_from_slice(b"{\"id\":\"");
-    display(out, event.id);
+    write_id(out, event.id);
     if let Some(sid) = event.sid {
         out.extend_from_slice(b"\",\"sid\":\"");
         display(out, sid);
@@ -69,6 +69,43 @@ pub fn write_event_frame(
     out.push(b'}');
 }
 
+/// Appends the `OK` of a publish.
+pub fn write_ok(out: &mut Vec<u8>, corr: Option<&Corr>, id: Option<EventId>, places: &[Place]) {
+    out.reserve(64 + 128 * places.len());
+    out.extend_from_slice(b"{\"op\":\"OK\"");
+    if let Some(corr) = corr {
+        out.extend_from_slice(b",\"corr\":");
+        out.extend_from_slice(corr.as_json().as_bytes());
+    }
+    if let Some(id) = id {
+        out.extend_from_slice(b",\"id\":\"");
+        write_id(out, id);
+        out.push(b'"');
+    }
+    for (number, place) in places.iter().enumerate() {
+        out.extend_from_slice(if number == 0 { b",\"places\":[{" } else { b",{" });
+        out.extend_from_slice(b"\"id\":\"");
+        write_id(out, place.id);
+        out.extend_from_slice(b"\",\"partition\":");
+        display(out, place.partition);
+        out.extend_from_slice(b",\"offset\":");
+        display(out, place.offset);
+        if place.duplicate {
+            out.extend_from_slice(b",\"duplicate\":true");
+        }
+        out.push(b'}');
+    }
+    if !places.is_empty() {
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+fn write_id(out: &mut Vec<u8>, id: EventId) {
+    let mut text = [0; EventId::TEXT_BYTES];
+    out.extend_from_slice(id.encode(&mut text).as_bytes());
+}
+
 fn display(out: &mut Vec<u8>, value: impl std::fmt::Display) {
     // Writing to a vector cannot fail.
     let _ = write!(out, "{value}");
@@ -122,6 +159,31 @@ mod tests {
             let mut out = Vec::new();
             write_event(&mut out, &event);
             prop_assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&event).unwrap());
+
+            let place = Place {
+                id: event.id,
+                partition: event.partition,
+                offset: event.offset,
+                duplicate: grouped,
+            };
+            let corr = token.then(|| Corr::from_json("\"a\\u00e9\"").unwrap());
+            let id = grouped.then_some(event.id);
+            for count in 0..3 {
+                let places = vec![place; count];
+                let mut out = Vec::new();
+                write_ok(&mut out, corr.as_ref(), id, &places);
+                let frame = ServerFrame::Ok {
+                    corr: corr.as_ref(),
+                    id,
+                    places: &places,
+                    sub: None,
+                    accepted: None,
+                    refused: &[],
+                    expires_at: None,
+                };
+                let wanted = serde_json::to_string(&frame).unwrap();
+                prop_assert_eq!(String::from_utf8(out).unwrap(), wanted);
+            }
 
             let token = token.then(|| "1-2-3-4-5-6-7".parse::<DeliveryToken>().unwrap());
             let ctx = Context { attempt: 1, max_attempts: 5, ack_deadline_ms: Some(7), token };

@@ -10,6 +10,8 @@
 
 mod client;
 
+mod quick;
+
 mod opts;
 
 mod corr;
@@ -22,7 +24,7 @@ mod token;
 
 pub use client::{Ack, AckRange, Acks, ClientFrame, FrameError, Nack, Publish, Subscribe, Target};
 pub use corr::Corr;
-pub use encode::{write_event, write_event_frame};
+pub use encode::{write_event, write_event_frame, write_ok};
 pub use opts::{
     AckMode, From, GroupMode, GroupOrder, GroupPark, NamedForm, PublishOpts, ReadsForm,
     SubscribeOpts,
