@@ -18,7 +18,7 @@ use crate::error::{AppendError, OpenError, ReadError};
 use crate::keys::KeyReader;
 use crate::lock::DirectoryLock;
 use crate::options::{Drive, Options};
-use crate::queue::{AppendTicket, Request};
+use crate::queue::{AppendTicket, Call, Request};
 use crate::read::{LaneReader, MergedReader, Page, PageLimit};
 use crate::recovery::{self, OpenReport};
 use crate::roll::Pace;
@@ -99,7 +99,7 @@ impl Log {
 
     /// Appends events: all of them or none. Encoded here; the writer only gives them their places.
     pub fn append(&self, append: &Append) -> Ticket<Result<Appended, AppendError>> {
-        self.hand_over(append, None)
+        self.hand_over(append, None, Call::Now)
     }
 
     /// Gives up everything of these lanes before an offset: it is not read any more, and the
@@ -118,33 +118,43 @@ impl Log {
         append: &Append,
         taken_at: Timestamp,
     ) -> Ticket<Result<Appended, AppendError>> {
-        self.hand_over(append, Some(taken_at))
+        self.hand_over(append, Some(taken_at), Call::Now)
+    }
+
+    /// Appends that came together: each is all or none and answered for itself, and they stand in
+    /// this order. The writer is woken when all of them wait for it, so that they share its work.
+    pub fn append_run(&self, run: &[Append]) -> Vec<Ticket<Result<Appended, AppendError>>> {
+        let tickets = run.iter().map(|append| self.hand_over(append, None, Call::Later)).collect();
+        self.engine.queue.call_writer();
+        tickets
     }
 
     fn hand_over(
         &self,
         append: &Append,
         taken_at: Option<Timestamp>,
+        call: Call,
     ) -> Ticket<Result<Appended, AppendError>> {
-        self.encoded(append, taken_at).unwrap_or_else(|error| Ticket::answered(Err(error)))
+        self.encoded(append, taken_at, call).unwrap_or_else(|error| Ticket::answered(Err(error)))
     }
 
     fn encoded(
         &self,
         append: &Append,
         taken_at: Option<Timestamp>,
+        call: Call,
     ) -> Result<AppendTicket, AppendError> {
         let size = BatchSize::of(append)?;
         let (names, queue) = (self.engine.names(), &self.engine.queue);
         if taken_at.is_none()
             && let Some(pushed) =
-                Batch::encode_small(append, size, &names, |small| queue.push_small(small))
+                Batch::encode_small(append, size, &names, |small| queue.push_small(small, call))
         {
             return pushed;
         }
         let batch = Batch { taken_at, ..Batch::encode(append, size, &names)? };
         let (ticket, answers) = Ticket::new();
-        queue.push(Request::Append { batch, answers });
+        queue.add(Request::Append { batch, answers }, call);
         Ok(ticket)
     }
 

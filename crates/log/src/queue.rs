@@ -95,6 +95,14 @@ pub(crate) enum Turn {
     Stop,
 }
 
+/// Whether a writing thread is woken for what is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Now,
+    /// More is about to follow, and then [`Queue::call_writer`].
+    Later,
+}
+
 /// Requests on their way to the log, bounded, and the turn to write them.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -193,6 +201,11 @@ impl Queue {
 
     /// Adds a request, or refuses it at once.
     pub(crate) fn push(&self, request: Request) {
+        self.add(request, Call::Now);
+    }
+
+    /// The same, when the writer is to be woken later.
+    pub(crate) fn add(&self, request: Request, call: Call) {
         let mut waiting = self.lock();
         if let Some(error) = waiting.refusal(self.publishers_max) {
             drop(waiting);
@@ -201,18 +214,27 @@ impl Queue {
         waiting.bytes += request.bytes();
         waiting.publishers += request.publishers();
         waiting.requests.push(request);
-        self.call(waiting);
+        if call == Call::Now {
+            self.call(waiting);
+        }
     }
 
     /// Adds a batch that is small enough to be copied, behind others like it.
-    pub(crate) fn push_small(&self, batch: &Batch) -> AppendTicket {
+    pub(crate) fn push_small(&self, batch: &Batch, call: Call) -> AppendTicket {
         let mut waiting = self.lock();
         if let Some(error) = waiting.refusal(self.publishers_max) {
             return Ticket::answered(Err(error));
         }
         let ticket = waiting.share(batch);
-        self.call(waiting);
+        if call == Call::Now {
+            self.call(waiting);
+        }
         ticket
+    }
+
+    /// Wakes a thread for what was added before, if there is something to do for it.
+    pub(crate) fn call_writer(&self) {
+        self.call(self.lock());
     }
 
     /// Lets the queue go, and wakes a thread if there is something to do for it.

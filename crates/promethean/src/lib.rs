@@ -18,6 +18,8 @@ mod decode;
 
 mod publish;
 
+mod publish_run;
+
 pub mod store;
 
 pub mod memory;
@@ -95,6 +97,7 @@ pub use promethean_event::{
 };
 pub use promethean_schema as schema;
 pub use publish::{Publish, PublishOptions, Published};
+pub use publish_run::RunOutcome;
 pub use reader::{Decoded, Decoding, Reader};
 pub use reading::{Replayed, Replaying};
 pub use registry::{

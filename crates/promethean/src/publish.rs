@@ -216,15 +216,7 @@ impl Bus {
         options: PublishOptions,
         marks: Marks,
     ) -> Result<Appended, PublishError> {
-        for event in &mut events {
-            event.check()?;
-            if event.topic.is_system() {
-                return Err(PublishError::System(event.topic.clone()));
-            }
-            if marks == Marks::TakenOff && !event.headers.is_empty() {
-                MARKS.iter().for_each(|mark| event.headers.remove(mark));
-            }
-        }
+        admit(&mut events, marks)?;
         // Every publisher passes here: what most need not do is kept out of their way.
         if events.iter().any(|event| snapshot::is_snapshot_name(&event.topic)) {
             Box::pin(self.keep_out_of_snapshots(&events)).await?;
@@ -309,10 +301,7 @@ impl Bus {
         drop(topics);
         let PublishOptions { durability, expect } = options;
         let appended = self.inner.store.append(Append { events, durability, expect }).await?;
-        let meters = &self.inner.groups.site().meters;
-        if meters.is_on() {
-            meters.publish.count(&appended.receipts, || self.inner.store.topics());
-        }
+        self.count(&appended);
         Ok(appended)
     }
 
@@ -381,7 +370,25 @@ impl Bus {
     }
 }
 
-fn published((id, topic): (EventId, Topic), receipt: Receipt, appended: &Appended) -> Published {
+/// What every event has to pass, wherever it goes.
+pub(crate) fn admit(events: &mut [NewEvent], marks: Marks) -> Result<(), PublishError> {
+    for event in events {
+        event.check()?;
+        if event.topic.is_system() {
+            return Err(PublishError::System(event.topic.clone()));
+        }
+        if marks == Marks::TakenOff && !event.headers.is_empty() {
+            MARKS.iter().for_each(|mark| event.headers.remove(mark));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn published(
+    (id, topic): (EventId, Topic),
+    receipt: Receipt,
+    appended: &Appended,
+) -> Published {
     Published {
         id,
         topic,

@@ -10,6 +10,7 @@ use super::scene::{Scene, event, numbers, read_lane};
 checks!(
     receipts_tell_where_events_stand,
     a_batch_over_topics_is_all_or_nothing,
+    a_run_is_in_order_and_each_of_it_is_answered_for_itself,
     nothing_and_unknown_topics_are_refused,
     expectations_hold_or_refuse,
     definitions_are_kept_and_partitions_fixed,
@@ -52,6 +53,49 @@ async fn a_batch_over_topics_is_all_or_nothing(factory: &dyn StoreFactory) -> Ch
     let appended = scene.publish_all(vec![scene.event(5)?]).await?;
     let offset = appended.receipts.first().map(|receipt| receipt.offset.get());
     ensure_same!(offset, Some(1), "a refused batch left a hole");
+    Ok(())
+}
+
+async fn a_run_is_in_order_and_each_of_it_is_answered_for_itself(
+    factory: &dyn StoreFactory,
+) -> Check {
+    let scene = Scene::new(factory).await?;
+    let first = scene.event(0)?;
+    scene.publish_all(vec![first.clone()]).await?;
+    let mut conflict = scene.event(9)?;
+    conflict.id = first.id;
+    let one = |events| Append { events, ..Append::default() };
+    let unknown = event(&Topic::new("no.such")?, None, 1)?;
+    let own = event(&Topic::system("topics")?, None, 1)?;
+    let run = vec![
+        one(vec![scene.event(1)?]),
+        one(vec![scene.event(2)?, conflict]),
+        one(vec![scene.event(3)?, scene.event(4)?]),
+        one(vec![unknown]),
+        one(vec![own]),
+        one(vec![first]),
+        one(vec![scene.event(5)?]),
+    ];
+    // Others at the same time do not come between the events of one batch.
+    let (outcomes, later) =
+        tokio::join!(scene.store.append_run(run), scene.store.append(one(vec![scene.event(6)?])),);
+    later?;
+    let offsets: Vec<Option<Vec<u64>>> = outcomes
+        .iter()
+        .map(|outcome| outcome.as_ref().ok())
+        .map(|appended| Some(appended?.receipts.iter().map(|r| r.offset.get()).collect()))
+        .collect();
+    let taken = |place: usize| offsets.get(place).cloned().flatten().unwrap_or_default();
+    ensure_same!((taken(0), taken(5)), (vec![1], vec![0]), "the first, and one that was there");
+    let together = taken(2).iter().zip(taken(2).iter().skip(1)).all(|(a, b)| a + 1 == *b);
+    ensure!(taken(2).len() == 2 && together, "a batch of two: {outcomes:?}");
+    for place in [1, 3, 4] {
+        ensure!(matches!(offsets.get(place), Some(None)), "{place} was not refused: {outcomes:?}");
+    }
+    let stored = numbers(&scene.all().await?)?;
+    let of_run: Vec<_> = stored.iter().copied().filter(|number| *number != 6).collect();
+    ensure_same!(of_run, [0, 1, 3, 4, 5], "what was taken, in order: {stored:?}");
+    ensure_same!(stored.len(), 6, "the other publisher");
     Ok(())
 }
 

@@ -70,6 +70,20 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
+    /// What the log itself would not refuse.
+    fn check(&self, append: &Append) -> Result<(), AppendError> {
+        if let Some(event) = append.events.iter().find(|event| is_reserved(&event.topic)) {
+            return Err(AppendError::UnknownTopic(event.topic.clone()));
+        }
+        let unknown = |expected: &&crate::store::Expectation| {
+            self.log.lane(log_lane(expected.lane)).is_none()
+        };
+        match append.expect.iter().find(unknown) {
+            Some(expected) => Err(AppendError::UnknownLane(expected.lane)),
+            None => Ok(()),
+        }
+    }
+
     /// Opens the store in a folder, making it if it is not there. Blocks.
     pub fn open(path: &Path, options: EmbeddedOptions) -> Result<(Self, OpenReport), OpenError> {
         let (log_options, settings) = options.split();
@@ -188,18 +202,40 @@ impl Store for EmbeddedStore {
     }
 
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        if let Some(event) = append.events.iter().find(|event| is_reserved(&event.topic)) {
-            let refused = AppendError::UnknownTopic(event.topic.clone());
+        if let Err(refused) = self.check(&append) {
             return Box::pin(std::future::ready(Err(refused)));
-        }
-        let unknown = |expected: &&crate::store::Expectation| {
-            self.log.lane(log_lane(expected.lane)).is_none()
-        };
-        if let Some(expected) = append.expect.iter().find(unknown) {
-            return Box::pin(std::future::ready(Err(AppendError::UnknownLane(expected.lane))));
         }
         let ticket = self.log.append(&log_append(append));
         Box::pin(async move { ticket.await.map(Into::into).map_err(Into::into) })
+    }
+
+    fn append_run(
+        &self,
+        run: Vec<Append>,
+    ) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
+        let mut outcomes = Vec::with_capacity(run.len());
+        let mut checked = Vec::with_capacity(run.len());
+        for append in run {
+            outcomes.push(self.check(&append));
+            if let Some(Ok(())) = outcomes.last() {
+                checked.push(log_append(append));
+            }
+        }
+        let mut tickets = self.log.append_run(&checked).into_iter();
+        let promised = |checked: Result<(), AppendError>| {
+            checked.and_then(|()| tickets.next().ok_or(AppendError::Closed))
+        };
+        let promised: Vec<_> = outcomes.into_iter().map(promised).collect();
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(promised.len());
+            for ticket in promised {
+                all.push(match ticket {
+                    Ok(ticket) => ticket.await.map(Into::into).map_err(Into::into),
+                    Err(refused) => Err(refused),
+                });
+            }
+            all
+        })
     }
 
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {

@@ -64,6 +64,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Appends events: all or none, over any number of topics.
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>>;
 
+    /// Appends that came together: each is all or none and answered for itself, and they stand in
+    /// this order. Handed over by the first poll at the latest, like a single one.
+    fn append_run(
+        &self,
+        run: Vec<Append>,
+    ) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
+        let each: Vec<_> = run.into_iter().map(|append| self.append(append)).collect();
+        Box::pin(futures_util::future::join_all(each))
+    }
+
     /// Reads a lane, forward or backward. What is in memory is answered at the first poll.
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>>;
 

@@ -74,6 +74,7 @@ macro_rules! bus_cases {
         $run! {
             publish {
                 one_call_is_atomic_over_topics,
+                a_run_is_in_order_and_each_is_answered_for_itself,
                 the_same_id_again_adds_nothing,
                 the_same_id_with_other_content_is_refused,
                 the_same_id_at_the_same_time_is_stored_once,

@@ -5,7 +5,7 @@ use promethean::event::{
     EventId, NewEvent, Offset, Partition, PartitionCount, Payload, SessionId, Tag, Timestamp, Topic,
 };
 use promethean::store::{AppendError, Expectation, PageLimit};
-use promethean::{BusOptions, PublishError, PublishOptions, Start, UnknownTopics};
+use promethean::{BusOptions, PublishError, PublishOptions, Published, Start, UnknownTopics};
 use tokio::task::JoinSet;
 
 use super::factory::BusFactory;
@@ -29,6 +29,35 @@ pub async fn one_call_is_atomic_over_topics(factory: &dyn BusFactory) {
     assert_eq!(published.iter().map(|one| one.id).collect::<Vec<_>>(), ids, "receipts in order");
     assert_eq!(scene.stored("b.two").await, 2);
     assert_eq!(scene.numbers("a.one").await, [1, 5]);
+}
+
+/// What came together is stored in its order, and each publish of it is refused for itself.
+pub async fn a_run_is_in_order_and_each_is_answered_for_itself(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let first = scene.publish(ORDERS, "k", 0).await;
+    let conflict = NewEvent { id: first.id, ..event(ORDERS, "k", 9) };
+    let system = NewEvent { topic: Topic::system("x").unwrap(), ..event(ORDERS, "k", 9) };
+    let run = [
+        vec![event(ORDERS, "k", 1)],
+        vec![event(ORDERS, "k", 2), conflict],
+        vec![event(ORDERS, "k", 3), event(ORDERS, "k", 4)],
+        vec![system],
+        vec![event(ORDERS, "k", 5)],
+    ];
+    let run = run.into_iter().map(|events| (events, PublishOptions::default())).collect();
+    let outcomes = scene.bus.publish_run(run).await;
+    let offsets = |outcome: &Result<Vec<_>, _>| match outcome {
+        Ok(published) => Ok(published.iter().map(|one: &Published| one.offset.get()).collect()),
+        Err(error) => Err(matches!(error, PublishError::Append(AppendError::IdConflict { .. }))),
+    };
+    let seen: Vec<Result<Vec<u64>, bool>> = outcomes.iter().map(offsets).collect();
+    assert_eq!(seen, [Ok(vec![1]), Err(true), Ok(vec![2, 3]), Err(false), Ok(vec![4])]);
+    assert_eq!(scene.numbers(ORDERS).await, [0, 1, 3, 4, 5]);
+
+    // A topic that is not there yet is made, as by a single publish.
+    let run = vec![(vec![event("made.now", "k", 1)], PublishOptions::default())];
+    assert!(scene.bus.publish_run(run).await.iter().all(Result::is_ok));
+    assert_eq!(scene.numbers("made.now").await, [1]);
 }
 
 /// Pitfalls 18 and 26, P14: the same id again answers with the first place and adds nothing; the
