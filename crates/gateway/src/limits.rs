@@ -80,6 +80,8 @@ pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 pub const BAD_FRAMES_MAX: u32 = 5;
 /// Publishes of one connection under way at once; beyond it, nothing is read.
 pub const PIPELINE_MAX: usize = 4_096;
+/// Publishes of one connection that came together are handed over together, up to about this.
+pub const GATHERED_BYTES: usize = 256 * 1024;
 /// Messages of one connection that are heard without a look at anything else in between.
 pub const MESSAGES_AT_ONCE: usize = 64;
 /// Bytes waiting to be sent beyond which no further events are fetched for a connection.

@@ -18,6 +18,7 @@ use promethean_event::frame::{ClientFrame, Corr, FrameError};
 use crate::access::Action;
 use crate::rejection::{Code, Rejection};
 use crate::session::Session;
+pub(crate) use publish::hand_over;
 
 /// What a frame does. There is no frame without an answer here: the compiler asks for it.
 pub(crate) const fn action(frame: &ClientFrame) -> Option<Action> {
@@ -43,6 +44,10 @@ pub(crate) async fn run(
     corr: Option<Corr>,
     frame: ClientFrame,
 ) -> Result<(), Rejection> {
+    // What was published before stands before whatever this does.
+    if !matches!(frame, ClientFrame::Publish { .. }) {
+        hand_over(session);
+    }
     if let ClientFrame::Auth { token } = &frame {
         return auth::run(session, corr, token).await;
     }
@@ -58,7 +63,7 @@ pub(crate) async fn run(
     let outcome = match frame {
         ClientFrame::Auth { .. } => Ok(()),
         ClientFrame::Publish { events, batch } => {
-            publish::run(session, &principal, corr.clone(), events, batch).await
+            publish::run(session, &principal, corr.as_ref(), events, batch).await
         }
         ClientFrame::Subscribe(wish) => {
             subscribe::run(session, &principal, corr.as_ref(), wish, subscribe::Kind::New).await

@@ -1,40 +1,32 @@
+use std::mem;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use promethean::{PublishError, Published};
 use promethean_event::frame::{Corr, Place, Publish};
 use promethean_event::{EventId, NewEvent, Topic};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::limited;
 use crate::intake::check_headers;
+use crate::limits::GATHERED_BYTES;
 use crate::rejection::{Code, Rejection};
-use crate::session::{Dialect, Done, Session, Success};
+use crate::session::{Dialect, Done, Gathered, Session, Success};
 
-/// Stores events. The answer follows when they are durable; until then more may be sent.
+/// Takes events to be stored. The answer follows when they are durable; until then more may be sent.
 pub(super) async fn run(
     session: &mut Session,
     principal: &Principal,
-    corr: Option<Corr>,
+    corr: Option<&Corr>,
     events: Vec<Publish>,
     batch: bool,
 ) -> Result<(), Rejection> {
     if session.drain {
         return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
     }
-    let now = session.edge.clock.now();
     let mut ready = Vec::with_capacity(events.len());
-    for Publish { topic, payload, opts } in events {
-        authorize(principal, Action::Publish, Resource::Topic(&topic, None))?;
-        check_headers(&opts.headers)?;
-        let id = opts.id.unwrap_or_else(EventId::generate);
-        let mut event = NewEvent::new(id, opts.ts.unwrap_or(now), topic, payload);
-        event.key = opts.key;
-        event.headers = opts.headers;
-        event.tags = opts.tags;
-        event.caused_by = opts.caused_by;
-        event.sid = opts.sid;
-        event.check().map_err(|error| Rejection::new(Code::InvalidEvent, error.to_string()))?;
-        ready.push(event);
+    for publish in events {
+        ready.push(event(session, principal, publish)?);
     }
     if let Err(refusal) = admit(session, principal, &ready) {
         // Who goes on regardless is closed after a while; who waits is let through in between.
@@ -43,21 +35,69 @@ pub(super) async fn run(
         return Err(refusal);
     }
     session.abused = None;
+    let with_places = batch || session.dialect == Dialect::V1;
     let known = session.edge.bus.topics();
     let all_known = ready.iter().all(|event| known.get(&event.topic).is_some());
-    let with_places = batch || session.dialect == Dialect::V1;
-    let mut storing = store(session, corr, ready, with_places).boxed();
-    // The first poll hands the events to the store, so that publishes stand there in the order in
-    // which they came. A topic that has to be made first is waited for: later ones must not pass.
-    match (&mut storing).now_or_never() {
-        Some(done) => session.publishes.push(std::future::ready(done).boxed()),
-        None if all_known => session.publishes.push(storing),
-        None => {
-            let done = storing.await;
-            session.publishes.push(std::future::ready(done).boxed());
-        }
+    let gathered = Gathered { corr: corr.cloned(), events: ready, with_places };
+    if !all_known {
+        // A topic that has to be made first is waited for: later ones must not pass.
+        hand_over(session);
+        let done = store(session, vec![gathered]).await;
+        session.publishes.push(done.len(), std::future::ready(done).boxed());
+        return Ok(());
+    }
+    session.gathered_bytes += bytes(&gathered.events);
+    session.gathered.push(gathered);
+    if session.gathered_bytes >= GATHERED_BYTES {
+        hand_over(session);
     }
     Ok(())
+}
+
+/// Hands to the store what was gathered, in the order in which it came.
+pub(crate) fn hand_over(session: &mut Session) {
+    if session.gathered.is_empty() {
+        return;
+    }
+    session.gathered_bytes = 0;
+    let gathered = mem::take(&mut session.gathered);
+    let requests = gathered.len();
+    let mut storing = store(session, gathered).boxed();
+    // The first poll hands the events to the store, so that publishes stand there in the order in
+    // which they came.
+    let storing = match (&mut storing).now_or_never() {
+        Some(done) => std::future::ready(done).boxed(),
+        None => storing,
+    };
+    session.publishes.push(requests, storing);
+}
+
+fn event(
+    session: &mut Session,
+    principal: &Principal,
+    publish: Publish,
+) -> Result<NewEvent, Rejection> {
+    let Publish { topic, payload, opts } = publish;
+    if session.publishable.as_ref() != Some(&topic) {
+        authorize(principal, Action::Publish, Resource::Topic(&topic, None))?;
+        session.publishable = Some(topic.clone());
+    }
+    check_headers(&opts.headers)?;
+    let id = opts.id.unwrap_or_else(EventId::generate);
+    let ts = opts.ts.unwrap_or_else(|| session.edge.clock.now());
+    let mut event = NewEvent::new(id, ts, topic, payload);
+    event.key = opts.key;
+    event.headers = opts.headers;
+    event.tags = opts.tags;
+    event.caused_by = opts.caused_by;
+    event.sid = opts.sid;
+    event.check().map_err(|error| Rejection::new(Code::InvalidEvent, error.to_string()))?;
+    Ok(event)
+}
+
+/// About what events take while they wait.
+fn bytes(events: &[NewEvent]) -> usize {
+    events.iter().map(|event| event.payload.as_bytes().len() + mem::size_of::<NewEvent>()).sum()
 }
 
 fn admit(
@@ -79,34 +119,51 @@ fn admit(
     admitted
 }
 
+/// Who asked, and what for.
+struct Asked {
+    corr: Option<Corr>,
+    topics: Vec<Topic>,
+    with_places: bool,
+}
+
 fn store(
     session: &Session,
-    corr: Option<Corr>,
-    events: Vec<NewEvent>,
-    with_places: bool,
-) -> impl Future<Output = Done> + Send + 'static {
+    gathered: Vec<Gathered>,
+) -> impl Future<Output = Vec<Done>> + Send + 'static {
     let edge = Arc::clone(&session.edge);
     let begun = edge.clock.elapsed();
-    let topics: Vec<Topic> = events.iter().map(|event| event.topic.clone()).collect();
-    let options = edge.publish_options(topics.iter());
+    let mut asked = Vec::with_capacity(gathered.len());
+    let mut run = Vec::with_capacity(gathered.len());
+    for Gathered { corr, events, with_places } in gathered {
+        let topics: Vec<Topic> = events.iter().map(|event| event.topic.clone()).collect();
+        run.push((events, edge.publish_options(topics.iter())));
+        asked.push(Asked { corr, topics, with_places });
+    }
+    let publishing = edge.bus.publish_run(run);
     async move {
-        let result = edge.bus.publish_with(events, options).await;
-        edge.metrics.publishing.record(edge.clock.elapsed().saturating_sub(begun));
-        let result = result.map_err(Rejection::from).map(|published| {
-            edge.count_published(topics.iter());
-            let place = |one: &promethean::Published| Place {
-                id: one.id,
-                partition: one.partition,
-                offset: one.offset,
-                duplicate: one.duplicate,
-            };
-            let first = published.first().map(|one| one.id);
-            Success {
-                id: first.filter(|_| published.len() == 1),
-                places: if with_places { published.iter().map(place).collect() } else { vec![] },
-                ..Success::default()
-            }
-        });
-        Done::new(corr, result)
+        let outcomes = publishing.await;
+        let took = edge.clock.elapsed().saturating_sub(begun);
+        let stored = asked.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+        edge.count_published(stored.flat_map(|(asked, _)| &asked.topics));
+        let done = |(asked, outcome): (Asked, Result<Vec<Published>, PublishError>)| {
+            edge.metrics.publishing.record(took);
+            let success = outcome.map(|published| success(&published, asked.with_places));
+            Done::new(asked.corr, success.map_err(Rejection::from))
+        };
+        asked.into_iter().zip(outcomes).map(done).collect()
+    }
+}
+
+fn success(published: &[Published], with_places: bool) -> Success {
+    let place = |one: &Published| Place {
+        id: one.id,
+        partition: one.partition,
+        offset: one.offset,
+        duplicate: one.duplicate,
+    };
+    Success {
+        id: published.first().map(|one| one.id).filter(|_| published.len() == 1),
+        places: if with_places { published.iter().map(place).collect() } else { vec![] },
+        ..Success::default()
     }
 }

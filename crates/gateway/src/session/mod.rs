@@ -41,7 +41,7 @@ use deadlines::Due;
 pub(crate) use fragments::Fragments;
 use fragments::TooManyFragments;
 pub(crate) use outbox::Outbox;
-pub(crate) use state::{Done, Session, Success};
+pub(crate) use state::{Done, Gathered, Session, Success};
 pub(crate) use subscription::{Feed, Subscription};
 
 /// The protocol beyond that of plain clients, as it is negotiated.
@@ -119,9 +119,9 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
                 }
             }
             done = publishes.next(), if !publishes.is_empty() => {
-                session.answer(done);
+                session.answer_all(done);
                 while let Some(done) = session.publishes.ready() {
-                    session.answer(done);
+                    session.answer_all(done);
                 }
             }
             Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),
@@ -158,6 +158,18 @@ async fn hear(
     stream: &mut SplitStream<WebSocket>,
     first: Option<Result<Message, tungstenite::Error>>,
 ) -> ControlFlow<Option<Rejection>> {
+    session.heard();
+    let heard = hear_all(session, stream, first).await;
+    // Also if it ends here: what came before that was meant.
+    command::hand_over(session);
+    heard
+}
+
+async fn hear_all(
+    session: &mut Session,
+    stream: &mut SplitStream<WebSocket>,
+    first: Option<Result<Message, tungstenite::Error>>,
+) -> ControlFlow<Option<Rejection>> {
     let mut message = first;
     for heard in 1.. {
         match message {
@@ -183,7 +195,6 @@ async fn hear(
 
 /// One message. An error ends the connection.
 async fn receive(session: &mut Session, message: Message) -> Result<(), Rejection> {
-    session.heard();
     let text = match message {
         Message::Text(text) => text,
         Message::Binary(_) => return Err(Rejection::plain(Code::BinaryFrame)),

@@ -1,10 +1,12 @@
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::SinkExt;
 use futures_util::stream::SplitSink;
+use futures_util::{FutureExt, SinkExt};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -171,14 +173,24 @@ pub(super) async fn write(
     stalled: Duration,
 ) {
     while let Some(messages) = outbox.take().await {
+        let mut written = 0;
         for message in messages {
-            let bytes = size(&message);
-            let fed = timeout(stalled, sink.feed(message)).await;
-            outbox.written(bytes);
-            if !matches!(fed, Ok(Ok(()))) {
+            // Most of the time there is room, and neither a timer nor whoever waits for room is
+            // needed.
+            let ready = match poll_fn(|context| sink.poll_ready_unpin(context)).now_or_never() {
+                Some(ready) => ready.is_ok(),
+                None => {
+                    outbox.written(mem::take(&mut written));
+                    let room = poll_fn(|context| sink.poll_ready_unpin(context));
+                    matches!(timeout(stalled, room).await, Ok(Ok(())))
+                }
+            };
+            written += size(&message);
+            if !ready || sink.start_send_unpin(message).is_err() {
                 return outbox.break_off();
             }
         }
+        outbox.written(written);
         if !matches!(timeout(stalled, sink.flush()).await, Ok(Ok(()))) {
             return outbox.break_off();
         }

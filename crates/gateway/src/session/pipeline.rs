@@ -8,40 +8,55 @@ use super::Done;
 
 /// Requests that are under way, and are answered in the order in which they came.
 ///
-/// Each was polled once before it came here, which has handed it to the store. From then on only the
-/// first one is: the store answers in order too, so that one waker does for all of them.
+/// Those that came together are one future. Each was polled once before it came here, which has
+/// handed it to the store. From then on only the first one is: the store answers in order too, so
+/// that one waker does for all of them.
 #[derive(Default)]
-pub(crate) struct Pipeline(VecDeque<BoxFuture<'static, Done>>);
+pub(crate) struct Pipeline {
+    under_way: VecDeque<UnderWay>,
+    requests: usize,
+}
+
+struct UnderWay {
+    requests: usize,
+    done: BoxFuture<'static, Vec<Done>>,
+}
 
 impl Pipeline {
-    /// Adds a request that was polled.
-    pub(crate) fn push(&mut self, under_way: BoxFuture<'static, Done>) {
-        self.0.push_back(under_way);
+    /// Adds requests that were polled.
+    pub(crate) fn push(&mut self, requests: usize, done: BoxFuture<'static, Vec<Done>>) {
+        self.requests += requests;
+        self.under_way.push_back(UnderWay { requests, done });
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// How many requests are under way.
+    pub(super) const fn len(&self) -> usize {
+        self.requests
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.under_way.is_empty()
     }
 
-    /// Waits for the outcome of the first one; for ever if there is none. Nothing is lost if this is
-    /// dropped.
-    pub(super) async fn next(&mut self) -> Done {
-        let Some(first) = self.0.front_mut() else {
+    /// Waits for the outcome of the first ones; for ever if there are none. Nothing is lost if this
+    /// is dropped.
+    pub(super) async fn next(&mut self) -> Vec<Done> {
+        let Some(first) = self.under_way.front_mut() else {
             return std::future::pending().await;
         };
-        let done = poll_fn(|context| first.poll_unpin(context)).await;
-        self.0.pop_front();
+        let done = poll_fn(|context| first.done.poll_unpin(context)).await;
+        self.pop();
         done
     }
 
-    /// The outcome of the first one, if it is there.
-    pub(super) fn ready(&mut self) -> Option<Done> {
-        let done = self.0.front_mut()?.now_or_never()?;
-        self.0.pop_front();
+    /// The outcome of the first ones, if it is there.
+    pub(super) fn ready(&mut self) -> Option<Vec<Done>> {
+        let done = (&mut self.under_way.front_mut()?.done).now_or_never()?;
+        self.pop();
         Some(done)
+    }
+
+    fn pop(&mut self) {
+        self.requests -= self.under_way.pop_front().map_or(0, |first| first.requests);
     }
 }

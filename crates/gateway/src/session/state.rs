@@ -8,10 +8,10 @@ use futures_util::stream::FuturesUnordered;
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
     Context, Corr, DeliveryToken, Gap, HelloLimits, Place, RefusedToken, ServerFrame, write_event,
-    write_event_frame,
+    write_event_frame, write_ok,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
-use promethean_event::{Event, EventId, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, NewEvent, Offset, Partition, Topic};
 
 use super::deadlines::{Deadlines, Due};
 use super::outbox::Outbox;
@@ -55,6 +55,15 @@ pub(crate) struct Success {
     pub(crate) expires_at: Option<u64>,
 }
 
+/// A publish that was taken and not yet handed over: others may have come with it.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) corr: Option<Corr>,
+    pub(crate) events: Vec<NewEvent>,
+    /// Whether the client wants to know where they stand.
+    pub(crate) with_places: bool,
+}
+
 /// What is known about one connection.
 pub(crate) struct Session {
     pub(crate) edge: Arc<Edge>,
@@ -65,6 +74,11 @@ pub(crate) struct Session {
     pub(crate) subscriptions: BTreeMap<u32, Subscription>,
     pub(crate) numbers: u32,
     pub(crate) publishes: Pipeline,
+    /// Handed over before anything else is done, all at once.
+    pub(crate) gathered: Vec<Gathered>,
+    pub(crate) gathered_bytes: usize,
+    /// The topic that the client was last found to be allowed to publish to.
+    pub(crate) publishable: Option<Topic>,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(crate) bucket: Bucket,
     /// The same for what is delivered.
@@ -108,6 +122,9 @@ impl Session {
             subscriptions: BTreeMap::new(),
             numbers: 0,
             publishes: Pipeline::default(),
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            publishable: None,
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
             delivery: Bucket::default(),
@@ -131,6 +148,7 @@ impl Session {
         self.deadlines.auth = None;
         self.deadlines.expired = None;
         self.deadlines.expiry = expiry;
+        self.publishable = None;
         self.principal = Some(principal);
     }
 
@@ -231,10 +249,21 @@ impl Session {
         Ok(())
     }
 
+    pub(super) fn answer_all(&mut self, done: Vec<Done>) {
+        done.into_iter().for_each(|done| self.answer(done));
+    }
+
     pub(crate) fn answer(&mut self, done: Done) {
         let Done { corr, reply, result, refused } = done;
         match result {
             Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused),
+            Ok(Success { id, places, sub: None, accepted: None, expires_at: None })
+                if reply && refused.is_empty() =>
+            {
+                let mut frame = Vec::new();
+                write_ok(&mut frame, corr.as_ref(), id, &places);
+                self.outbox.push(frame);
+            }
             Ok(success) if reply || !refused.is_empty() => self.say(&ServerFrame::Ok {
                 corr: corr.as_ref(),
                 id: success.id,

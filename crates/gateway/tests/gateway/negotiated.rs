@@ -18,6 +18,49 @@ async fn batches_go_in_whole_or_not_at_all() {
     assert_eq!(page["events"].as_array().unwrap().len(), 1);
 }
 
+/// Frames that came together are handed to the store together; each is still a publish of its own,
+/// in its place, and what follows them comes after them.
+#[tokio::test]
+async fn what_comes_together_is_stored_in_order_and_answered_one_by_one() {
+    const TAKEN: &str = "018c2e65-4b00-7000-8000-000000000001";
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let first = format!(r#"{{"op":"PUBLISH","topic":"a","payload":-1,"opts":{{"id":"{TAKEN}"}}}}"#);
+    assert_eq!(client.ask(first).await["op"], "OK");
+    let publish = |n: usize| {
+        let opts = match n {
+            // Another event has this id; and a name that is the system's.
+            30 => format!(r#"{{"id":"{TAKEN}"}}"#),
+            40 => r#"{"headers":{"":"x"}}"#.to_owned(),
+            _ => "{}".to_owned(),
+        };
+        // A topic that is made on the way does not let others pass.
+        let topic = if n == 50 { "made.now" } else { "a" };
+        format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":{n},"opts":{opts},"corr":{n}}}"#)
+    };
+    let subscribe = r#"{"op":"SUBSCRIBE","topic":"a","group":"g","corr":"sub"}"#.to_owned();
+    client.say_all((0..100).map(publish).chain([subscribe])).await;
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    let mut is_subscribed = false;
+    while stored.len() + refused.len() < 100 || !is_subscribed {
+        let answer = client.next().await;
+        match (answer["op"].as_str().unwrap(), answer["corr"].as_u64()) {
+            ("OK", Some(n)) => stored.push((n, answer["places"][0]["offset"].as_u64().unwrap())),
+            ("OK", None) => is_subscribed = true,
+            ("ERR", Some(n)) => refused.push((n, answer["code"].as_str().unwrap().to_owned())),
+            _ => panic!("{answer}"),
+        }
+    }
+    refused.sort();
+    assert_eq!(refused.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [30, 40], "{refused:?}");
+    let of_a: Vec<_> = stored.iter().filter(|(n, _)| *n != 50).collect();
+    assert!(stored.is_sorted_by_key(|(n, _)| *n), "answers are in order: {stored:?}");
+    assert!(of_a.iter().map(|(_, offset)| *offset).eq(1..98), "without a hole: {of_a:?}");
+    // The group began behind all of them.
+    client.say(publish(100)).await;
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 100);
+}
+
 #[tokio::test]
 async fn tokens_batches_and_ranges() {
     let server = TestServer::open().await;

@@ -184,6 +184,14 @@ impl Client {
         self.socket.send(Message::text(text.into())).await.unwrap();
     }
 
+    /// Says many things in one go.
+    pub(crate) async fn say_all(&mut self, texts: impl IntoIterator<Item = String>) {
+        for text in texts {
+            self.socket.feed(Message::text(text)).await.unwrap();
+        }
+        self.socket.flush().await.unwrap();
+    }
+
     /// The next frame.
     pub(crate) async fn next(&mut self) -> Value {
         loop {
