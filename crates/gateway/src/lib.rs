@@ -37,6 +37,8 @@ pub mod quota;
 
 pub mod intake;
 
+pub mod times;
+
 pub mod filter;
 
 mod tail;

@@ -1,6 +1,7 @@
 //! Why a command failed, for people and for programs, and with which code it exits.
 
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,11 @@ impl Failure {
     /// What was asked for cannot be done that way.
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
         Self::new(Status::Usage, detail)
+    }
+
+    /// A file that was named cannot be read.
+    pub(crate) fn unread(file: &Path, error: &io::Error) -> Self {
+        Self::usage(format!("cannot read {}: {error}", file.display()))
     }
 
     /// Says what to do next.

@@ -57,7 +57,10 @@ export interface Change {
   event: EventRef | null;
 }
 
-/** A time or a position, `topic/partition/offset`. */
+/**
+ * A time, also as people write it (`15m ago`, `yesterday 14:00`, in UTC), or a position,
+ * `topic/partition/offset`.
+ */
 export type Moment = Date | string;
 
 function moment(at: Moment): string {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
 use promethean_event::frame::write_event;
-use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Cursor, Offset, Partition, Pattern, Topic};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer;
@@ -20,6 +20,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
 use super::scan::{Scan, reader};
+use super::time;
 use crate::access::{Action, Principal};
 use crate::edge::Edge;
 use crate::filter::Expression;
@@ -28,6 +29,7 @@ use crate::quota::Bucket;
 use crate::rejection::{Code, Rejection};
 use crate::tail::{Begin, Followed, Tail, TailWish};
 use crate::tenure::Tenure;
+use crate::times::When;
 
 pub(super) const ENDPOINT: Endpoint = Endpoint {
     method: Verb::Get,
@@ -76,11 +78,7 @@ async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {
             .ok_or_else(|| Rejection::new(Code::BadRequest, "Last-Event-ID is not one of ours"))?,
         None => Vec::new(),
     };
-    let begin = match call.query.text("from") {
-        None | Some("latest") => Begin::Latest,
-        Some("earliest") => Begin::Earliest,
-        Some(_) => Begin::At(Timestamp::from_millis(call.query.needed("from")?)),
-    };
+    let begin = begin(&call)?;
     let wish = TailWish {
         topics: vec![Pattern::exact(&topic)],
         begin,
@@ -90,6 +88,19 @@ async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {
         reader: reader(&call).await?,
     };
     stream_of(&call, wish, write_id).await
+}
+
+/// Where a stream begins, unless it goes on from somewhere.
+pub(super) fn begin(call: &Call) -> Result<Begin, Rejection> {
+    let Some(text) = call.query.text("from") else {
+        return Ok(Begin::Latest);
+    };
+    Ok(match time::read(call, "from", text)? {
+        When::Latest => Begin::Latest,
+        When::Earliest => Begin::Earliest,
+        When::After(id) => Begin::AfterId(id),
+        When::At(at) => Begin::At(time::timestamp(at)),
+    })
 }
 
 /// What is followed, as an event stream that says at once where it begins: a client that is cut

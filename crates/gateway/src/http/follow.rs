@@ -4,11 +4,11 @@ use axum::response::Response;
 use futures_util::FutureExt;
 use http::header;
 use promethean_event::limits::FRAME_TOPICS_MAX;
-use promethean_event::{Cursor, Offset, Partition, Pattern, Timestamp};
+use promethean_event::{Cursor, Offset, Partition, Pattern};
 
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
-use super::events::{STREAM, stream_of};
+use super::events::{STREAM, begin, stream_of};
 use super::scan::reader;
 use crate::access::{Action, Resource, authorize};
 use crate::filter::Expression;
@@ -52,16 +52,8 @@ async fn follow(call: Call) -> Result<Response, Rejection> {
         Some(id) => read_id(id).ok_or_else(|| bad("Last-Event-ID is not one of ours"))?,
         None => Vec::new(),
     };
-    let begin = match call.query.text("from") {
-        // What the id does not name was made since, and is new from its first event on.
-        _ if resumed.is_some() => Begin::Earliest,
-        None | Some("latest") => Begin::Latest,
-        Some("earliest") => Begin::Earliest,
-        Some(_) => match call.query.parsed("from") {
-            Ok(Some(ms)) => Begin::At(Timestamp::from_millis(ms)),
-            _ => Begin::AfterId(call.query.needed("from")?),
-        },
-    };
+    // What the id does not name was made since, and is new from its first event on.
+    let begin = if resumed.is_some() { Begin::Earliest } else { begin(&call)? };
     let wish = TailWish {
         topics,
         begin,

@@ -2,7 +2,7 @@ use axum::response::Response;
 use futures_util::FutureExt;
 use promethean::member::MemberOptions;
 use promethean::{GroupLag, GroupSettings, Move, Start};
-use promethean_event::{Cursor, EventId, GroupName, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Cursor, EventId, GroupName, Offset, Partition, Pattern, Topic};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::answer;
 use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::time;
 use crate::access::Action;
 use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
@@ -235,7 +236,8 @@ struct Wish {
 enum Goal {
     Earliest,
     Latest,
-    Ts(Timestamp),
+    /// Epoch milliseconds, or as people write it.
+    Ts(Value),
     AfterId(EventId),
     Offset(Offset),
 }
@@ -277,7 +279,7 @@ async fn seek(mut call: Call) -> Result<Response, Rejection> {
     let to = match wish.to {
         Goal::Earliest => Start::Earliest,
         Goal::Latest => Start::Latest,
-        Goal::Ts(time) => Start::At(time),
+        Goal::Ts(ref at) => Start::At(time::value(&call, "ts", at)?),
         Goal::AfterId(id) => Start::AfterId(id),
         Goal::Offset(next) => return seek_exactly(&call, &group, &wish, next).await,
     };

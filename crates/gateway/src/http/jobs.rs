@@ -4,11 +4,12 @@ use axum::response::Response;
 use futures_util::FutureExt;
 use promethean::jobs::{Jobs, ReplaySpec, ReplayTarget};
 use promethean_event::EventId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
@@ -77,12 +78,26 @@ fn jobs(call: &Call) -> Result<Jobs, Rejection> {
     call.edge.settings.shelf.jobs.clone().ok_or(Rejection::new(Code::BadRequest, none))
 }
 
+/// A replay as a body tells of it, with times as people write them.
+fn spec(call: &Call, body: &[u8]) -> Result<ReplaySpec, Rejection> {
+    let bad = |error: serde_json::Error| {
+        Rejection::new(Code::BadRequest, format!("not a replay: {error}"))
+    };
+    let mut written: Value = serde_json::from_slice(body).map_err(bad)?;
+    for name in ["since", "until"] {
+        if let Some(at) = written.get_mut(name).filter(|at| at.is_string()) {
+            *at = json!(time::value(call, name, at)?);
+        }
+    }
+    serde_json::from_value(written).map_err(bad)
+}
+
 /// Who reads everything that is read and may write where it goes may replay.
 async fn begin(mut call: Call) -> Result<Response, Rejection> {
     let jobs = jobs(&call)?;
     let body = call.body(BODY_BYTES_MAX).await?;
     let bad = |detail: String| Rejection::new(Code::BadRequest, detail);
-    let spec: ReplaySpec = serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))?;
+    let spec = spec(&call, &body)?;
     let bus = &call.edge.bus;
     let topics = bus.topics();
     let sources = topics.users().filter(|entry| spec.from.matches(&entry.definition.topic));

@@ -5,6 +5,8 @@ mod answer;
 
 mod call;
 
+mod time;
+
 mod endpoint;
 
 mod cross_origin;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::time;
 use crate::access::Action;
 use crate::intake::{self, Described, Form};
 use crate::rejection::Rejection;
@@ -47,7 +48,7 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
     let form = Form::of(&call.head.headers)?;
     let described = Described {
         id: call.query.parsed("id")?,
-        ts: call.query.parsed("ts")?.map(promethean_event::Timestamp::from_millis),
+        ts: time::parameter(&call, "ts")?,
         key: call.query.parsed("key")?,
         ..Described::default()
     };

@@ -13,6 +13,7 @@ use promethean_event::{EventId, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::Serialize;
 
 use super::call::Call;
+use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::Expression;
@@ -132,7 +133,7 @@ impl Scan {
         if let Some(topic) = pattern.as_topic() {
             authorize(&call.principal, Action::Read, Resource::Topic(&topic, None))?;
         }
-        let from: Option<Timestamp> = call.query.parsed("from")?.map(Timestamp::from_millis);
+        let from = time::parameter(call, "from")?;
         let after: Option<Place> = call.query.parsed("after")?;
         let only: Option<u32> = call.query.parsed("partition")?;
         let topics = call.edge.bus.topics();
@@ -153,7 +154,7 @@ impl Scan {
             return Err(Rejection::plain(Code::NotFound));
         }
         let filter = call.query.text("filter").map(Expression::compile).transpose()?;
-        let until = call.query.parsed("until")?.map(Timestamp::from_millis);
+        let until = time::parameter(call, "until")?;
         let deadline = call.edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
         let reader = reader(call).await?;
         Ok(Self { lanes, until, filter, reader, deadline })

@@ -25,6 +25,15 @@ fn number(min: u64) -> Value {
     json!({ "type": "integer", "minimum": min, "maximum": u32::MAX })
 }
 
+/// A time, in any of its spellings.
+fn time() -> Value {
+    json!({
+        "type": "string", "minLength": 1,
+        "description": "Epoch milliseconds, 2026-11-16T12:00:00Z, or as people write it: 15m ago, \
+                        yesterday 14:00, last tuesday; UTC where it names no zone",
+    })
+}
+
 /// A parameter of the address.
 pub(super) fn in_path(endpoint: &Endpoint, name: &str) -> Value {
     let numbered = is_confluent(endpoint) || endpoint.method == Verb::Get;
@@ -57,16 +66,10 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         "key" => json!({ "type": "string", "minLength": 1 }),
         "limit" if is_confluent(endpoint) => json!({ "type": "integer" }),
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": PAGE_EVENTS_MAX }),
-        "until" | "ts" | "offset" => json!({ "type": "integer", "minimum": 0 }),
-        "from" if endpoint.path.starts_with("/events") => json!({ "anyOf": [
-            { "type": "integer", "minimum": 0 },
-            { "type": "string", "enum": ["latest", "earliest"] },
-        ] }),
-        // A time or a position, in any of its spellings.
-        "from" | "to" | "at" if endpoint.path.starts_with("/views") => {
-            json!({ "type": "string", "minLength": 1 })
-        }
-        "from" => json!({ "type": "integer", "minimum": 0 }),
+        "offset" => json!({ "type": "integer", "minimum": 0 }),
+        "from" if endpoint.path.starts_with("/changefeeds") => number(0),
+        // Of a view also a position.
+        "from" | "to" | "at" | "until" | "ts" => time(),
         "state" => {
             json!({ "type": "string", "enum": ["waiting", "replayed", "discarded", "all"] })
         }

@@ -23,6 +23,12 @@ async fn a_replay_is_planned_done_and_shown() {
     let plan = server.post("/replays?dry_run=true", &body).await;
     assert_eq!((plan.status, &plan.json()["wanted"]), (200, &json!(3)), "{}", plan.body);
     assert_eq!(server.get("/events/copy").await.status, 404);
+    for (name, at, wanted) in [("since", "1h ago", 5), ("since", "now", 0), ("until", "1h ago", 0)]
+    {
+        let body = json!({ "from": "orders", "to": "copy", name: at }).to_string();
+        let plan = server.post("/replays?dry_run=true", &body).await;
+        assert_eq!((plan.status, &plan.json()["wanted"]), (200, &json!(wanted)), "{}", plan.body);
+    }
     let begun = server.post("/replays", &body).await;
     assert_eq!(begun.status, 201, "{}", begun.body);
     let id = begun.json()["id"].as_str().unwrap().to_owned();
@@ -45,6 +51,8 @@ async fn a_replay_is_planned_done_and_shown() {
         (json!({ "from": "orders", "to": "x", "map": "nothing" }), "map"),
         (json!({ "from": "**", "to": "x" }), "among the topics"),
         (json!({ "from": "orders" }), "group"),
+        (json!({ "from": "orders", "to": "x", "since": "soon" }), "yesterday 14:00"),
+        (json!({ "from": "orders", "to": "x", "until": -1 }), "-1"),
     ] {
         let refused = server.post("/replays", &body.to_string()).await;
         assert_eq!(refused.code(), "bad_request", "{body}");

@@ -123,6 +123,13 @@ async fn groups_lag_and_seek() {
     let cursors = server.get("/cursors?group=g").await.json();
     assert_eq!(cursors["cursors"][0]["next"], 3);
     assert_eq!(server.get("/lag?group=g").await.json()["groups"][0]["events"], 0);
+    for to in [r#"{"ts":1}"#, r#"{"ts":"1h ago"}"#, r#"{"ts":"yesterday 00:00"}"#] {
+        let body = format!(r#"{{"to":{to}}}"#);
+        let moved = server.post("/groups/g/seek", &body).await.json();
+        assert_eq!(moved["moves"][0]["to"], 0, "{to}: {moved}");
+    }
+    let soon = server.post("/groups/g/seek", r#"{"to":{"ts":"soon"}}"#).await;
+    assert_eq!(soon.code(), "bad_request");
     let plan = server.post("/groups/g/seek", r#"{"to":"earliest"}"#).await.json();
     assert_eq!((&plan["applied"], &plan["moves"][0]["again"]), (&false.into(), &3.into()));
     assert_eq!(server.get("/cursors?group=g").await.json()["cursors"][0]["next"], 3);

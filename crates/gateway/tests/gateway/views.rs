@@ -193,7 +193,7 @@ async fn bad_questions_are_refused_with_what_is_allowed() {
         ("/views/processes/list?limit=0", "1 to 1000"),
         ("/views/processes/list?limit=1001", "1 to 1000"),
         ("/views/processes/list?page=nonsense", "begin with the first page"),
-        ("/views/processes/snap/a?at=soon", "epoch milliseconds"),
+        ("/views/processes/snap/a?at=soon", "yesterday 14:00"),
         ("/views/processes/snap/a?at=a/b/c", "topic/partition/offset"),
         ("/views/processes/snap/a?at=other/0/1", "process.state"),
         ("/views/processes/snap/a?at=process.state/7/1", "partition 0"),
@@ -210,11 +210,11 @@ async fn bad_questions_are_refused_with_what_is_allowed() {
         ("/views/processes/snap/a?at=now&watch=1", "at or watch"),
         ("/views/processes/snap/a?$gt=1", "at, by"),
         ("/views/processes/diff/a", "from"),
-        ("/views/processes/diff/a?from=never", "epoch milliseconds"),
+        ("/views/processes/diff/a?from=never", "epoch seconds or milliseconds"),
         ("/views/processes/why/a?pointer=status", "/status"),
         ("/views/processes/at/a?reduce=paylod.n", "state, payload"),
         ("/views/counts/history/dev", "keys of their events"),
-        ("/views/processes/at?at=x", "epoch milliseconds"),
+        ("/views/processes/at?at=x", "15m"),
         ("/trace/nonsense", "UUID"),
     ] {
         let path = path.replace('$', "%24").replace('[', "%5B").replace(']', "%5D");
@@ -274,6 +274,16 @@ async fn the_past_of_a_key() {
     let explained = scene.get("/views/processes/at/a?at=now", &[]).await.json();
     assert_eq!(explained["outcome"], "deleted");
     assert_eq!(explained["events"][0]["position"], third);
+
+    // Times as people write them, as `prom at` takes them.
+    for earlier in ["1h%20ago", "-15m", "yesterday%2000:00"] {
+        let earlier = scene.get(&at(earlier), &[]).await;
+        assert_eq!(earlier.json()["past"]["outcome"], "never_existed", "{}", earlier.body);
+    }
+    let diff = "/views/processes/diff/b?from=1%20hour%20ago&to=now";
+    assert_eq!(scene.get(diff, &[]).await.json()["patch"][0]["value"]["host"], "dev");
+    let past = scene.get("/views/processes/at?at=1h%20ago", &[]).await;
+    assert!(past.body.starts_with(r#"{"end":"#), "{}", past.body);
 
     let path = "/views/processes/diff/a?from=process.state/0/0&to=process.state/0/1";
     let diff = scene.get(path, &[]).await.json();

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{Status, topic};
 use crate::consent::{Consent, Harm};
 use crate::failure::Failure;
-use crate::manifest::{Existing, Finding, Manifest, ManifestError, Plan as Steps, Severity, Step};
+use crate::manifest::{
+    self, Existing, Finding, Manifest, ManifestError, Plan as Steps, Severity, Step,
+};
 use crate::output::{self, Output, Paint};
 use crate::reach::{Ask, At, Missing, Reach, segment};
 
@@ -105,14 +107,9 @@ pub(crate) fn check(command: &CheckCommand, output: &Output) -> anyhow::Result<S
         }
         Ok(None) => return Err(unknown(none().hint("name one: prom check config FILE")).into()),
         Err(error @ ManifestError::Read { .. }) => return Err(unknown(error.into()).into()),
-        Err(ManifestError::Wrong { place, problem, suggestion }) => {
-            let meant =
-                suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-            vec![Finding {
-                severity: Severity::Error,
-                at: place,
-                problem: format!("{problem}{meant}"),
-            }]
+        Err(first @ ManifestError::Wrong { .. }) => {
+            let all = manifest::problems(named, first);
+            all.into_iter().filter_map(ManifestError::finding).collect()
         }
     };
     output.list("findings", &findings, |findings| {

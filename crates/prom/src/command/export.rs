@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Status;
+use super::gaps::Gaps;
 use super::sending::{BATCH_BYTES, Receipt, Sender};
+use super::tail::named;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Missing, Reach, TextLines};
@@ -164,12 +166,27 @@ async fn write_events(
         .query("reads", wish.reads.as_ref());
     let total = if output.shows_bars() { wish.total(reach).await } else { None };
     let bar = output.bar(total, "exported");
-    let mut lines = TextLines::of(reach.stream(ask).await?);
+    let stream = match reach.stream(ask).await {
+        Ok(stream) => stream,
+        Err(error) => return Err(named(error, &wish.pattern, reach).await),
+    };
+    let mut gaps = Gaps::default();
+    let written = write_lines(TextLines::of(stream), &bar, (output, &mut gaps), into).await;
+    bar.finish_and_clear();
+    gaps.tell(output);
+    written
+}
+
+async fn write_lines(
+    mut lines: TextLines,
+    bar: &indicatif::ProgressBar,
+    (output, gaps): (&Output, &mut Gaps),
+    into: &mut dyn Write,
+) -> anyhow::Result<Written> {
     let mut written = Written::default();
     while let Some(line) = lines.next().await? {
         if line.starts_with("{\"end\":") {
             let end: BTreeMap<String, End> = serde_json::from_str(&line)?;
-            bar.finish_and_clear();
             return match end.get("end") {
                 Some(End { complete: true, .. }) => Ok(written),
                 Some(End { code, .. }) => Err(cut_off(written.events, code.as_deref())),
@@ -189,14 +206,13 @@ async fn write_events(
         if line.starts_with("{\"gap\":") {
             let gap: serde_json::Value = serde_json::from_str(&line)?;
             let gap = gap.get("gap").unwrap_or(&gap);
-            output.progress(&format!("missing: {}", super::tail::described(gap)));
+            gaps.meet(gap, output);
             continue;
         }
         writeln!(into, "{line}")?;
         written.events += 1;
         bar.set_position(written.events);
     }
-    bar.finish_and_clear();
     Err(cut_off(written.events, None))
 }
 
@@ -261,7 +277,8 @@ async fn publish_file(wish: &Import, reach: &Reach, output: &Output) -> anyhow::
         Box::new(from_mongo(&wish.file, collection).await?)
     } else {
         let file = File::open(&wish.file);
-        Box::new(file.with_context(|| format!("cannot read {}", wish.file.display()))?)
+        let unread = |error| Failure::unread(&wish.file, &error);
+        Box::new(file.map_err(unread)?)
     };
     // Of a stream nobody knows how much is to come.
     let size = std::fs::metadata(&wish.file).ok().filter(std::fs::Metadata::is_file);

@@ -24,6 +24,8 @@ mod publish;
 
 mod sending;
 
+mod gaps;
+
 mod tail;
 
 mod short_id;

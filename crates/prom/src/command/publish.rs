@@ -93,8 +93,8 @@ async fn one(
     let text = match publish.payload.as_deref() {
         None => "null".to_owned(),
         Some(text) => match text.strip_prefix('@') {
-            Some(file) => std::fs::read_to_string(Path::new(file))
-                .with_context(|| format!("cannot read {file}"))?,
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|error| Failure::unread(Path::new(file), &error))?,
             None => text.to_owned(),
         },
     };

@@ -6,6 +6,7 @@ use clap::Args;
 use promethean_event::{Event, Pattern};
 use serde::Deserialize;
 
+use super::gaps::Gaps;
 use super::{Status, interrupt_signal, stop_signal};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -163,6 +164,19 @@ async fn stored(
     (from, until): (Option<u64>, Option<u64>),
     shown: &mut Shown<'_>,
 ) -> anyhow::Result<()> {
+    let mut gaps = Gaps::default();
+    let read = pages(tail, reach, (from, until), shown, &mut gaps).await;
+    gaps.tell(shown.output);
+    read
+}
+
+async fn pages(
+    tail: &Tail,
+    reach: &Reach,
+    (from, until): (Option<u64>, Option<u64>),
+    shown: &mut Shown<'_>,
+    gaps: &mut Gaps,
+) -> anyhow::Result<()> {
     for (number, pattern) in tail.patterns.iter().enumerate() {
         let earlier = tail.patterns.get(..number).unwrap_or_default();
         let mut after: Option<String> = None;
@@ -176,7 +190,7 @@ async fn stored(
                 Err(error) => return Err(named(error, pattern, reach).await),
             };
             for gap in page.gaps.iter().chain(&page.unreadable) {
-                shown.gap(gap);
+                gaps.meet(gap, shown.output);
             }
             for event in &page.events {
                 // An id is a time here, which its event begins; what begins after it has not got it.
@@ -199,7 +213,7 @@ async fn stored(
 }
 
 /// An error with the topic that is not there, where that is what it says.
-async fn named(error: anyhow::Error, pattern: &Pattern, reach: &Reach) -> anyhow::Error {
+pub(super) async fn named(error: anyhow::Error, pattern: &Pattern, reach: &Reach) -> anyhow::Error {
     let is_absent = error
         .downcast_ref::<Failure>()
         .is_some_and(|failure| failure.status == Status::NotFound && failure.code == "not_found");
@@ -320,20 +334,9 @@ impl Shown<'_> {
 
     /// What is missing is said, on the other channel.
     fn gap(&self, gap: &serde_json::Value) {
-        self.output.progress(&format!("missing: {}", described(gap)));
-    }
-}
-
-/// A gap in words; what is none, as it came.
-pub(super) fn described(gap: &serde_json::Value) -> String {
-    let number = |name: &str| gap.get(name).and_then(serde_json::Value::as_u64);
-    let text = |name: &str| gap.get(name).and_then(serde_json::Value::as_str);
-    match (text("topic"), number("partition"), number("from"), number("to"), text("reason")) {
-        (Some(topic), Some(partition), Some(from), Some(to), Some(reason)) => {
-            let last = to.saturating_sub(1).max(from);
-            format!("{topic}/{partition}, offsets {from} to {last} ({reason})")
-        }
-        _ => gap.to_string(),
+        let mut gaps = Gaps::default();
+        gaps.meet(gap, self.output);
+        gaps.tell(self.output);
     }
 }
 
@@ -393,18 +396,4 @@ fn line(event: &Event, topic: Option<usize>, width: usize, paint: output::Paint)
     let tags: String =
         event.tags.iter().map(|tag| format!("  {}", output::plain(tag.as_str()))).collect();
     format!("{}  {topic}{key:<width$}  …{end}  {payload}{tags}", paint.dim(&format!("{time:<12}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gaps_are_told_in_words() {
-        let gap = serde_json::json!({
-            "topic": "a.b", "partition": 2, "from": 5, "to": 9, "reason": "trimmed",
-        });
-        assert_eq!(described(&gap), "a.b/2, offsets 5 to 8 (trimmed)");
-        assert_eq!(described(&serde_json::json!({ "id": 1 })), r#"{"id":1}"#);
-    }
 }

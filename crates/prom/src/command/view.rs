@@ -340,8 +340,23 @@ async fn verify(wish: &Named, reach: &Reach, output: &Output) -> anyhow::Result<
     if different == 0 {
         return Ok(Status::Done);
     }
-    output.hint(&format!("build it anew: prom view rebuild {}{}", wish.view, reach.flag()));
+    let missed = found.get("missed").and_then(Value::as_u64).unwrap_or(0);
+    output.hint(&advice(missed, &format!("{}{}", wish.view, reach.flag())));
     Ok(Status::FoundProblems)
+}
+
+/// What to do about documents that are not what the log says. A log that has lost events is not
+/// right against a view that has counted them.
+fn advice(missed: u64, view: &str) -> String {
+    let rebuild = format!("prom view rebuild {view}");
+    match missed {
+        0 => format!("build it anew: {rebuild}"),
+        _ => format!(
+            "{} events are gone from the log, by retention or compaction, and the differences may \
+             be theirs; {rebuild} would count what is left",
+            output::grouped(missed)
+        ),
+    }
 }
 
 async fn act(wish: &Named, verb: &str, reach: &Reach, output: &Output) -> anyhow::Result<Status> {
@@ -355,4 +370,18 @@ async fn act(wish: &Named, verb: &str, reach: &Reach, output: &Output) -> anyhow
         _ => format!("{} tries again; see: prom view ls", wish.view),
     })?;
     Ok(Status::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To build anew what has counted events that are gone would lose them a second time.
+    #[test]
+    fn what_is_gone_from_the_log_is_no_fault_of_the_view() {
+        assert_eq!(advice(0, "stats"), "build it anew: prom view rebuild stats");
+        let said = advice(1_200, "stats --data d");
+        assert!(said.starts_with("1\u{202f}200 events are gone from the log"), "{said}");
+        assert!(said.ends_with("prom view rebuild stats --data d would count what is left"));
+    }
 }

@@ -11,7 +11,10 @@ pub(super) const STALE_MS: u64 = 15_000;
 /// And after so long it is gone.
 pub(super) const GONE_MS: u64 = 60_000;
 /// The figures of a process that is alive are told again after so long at least; not of all at
-/// the same moment, so that there is always something to see.
+/// the same moment, so that there is always something to see. At once if they are other ones: by
+/// these steps, because they are never quite the same.
+const CPU_STEP_PCT: f64 = 1.0;
+const MEM_STEP_MB: f64 = 1.0;
 const REPORT_MS: u64 = 3_000;
 const REPORT_SPREAD_MS: u64 = 4_000;
 
@@ -56,6 +59,14 @@ pub(super) struct ProcessState {
     pub(super) mem_mb: f64,
     pub(super) last_seen_ts: u64,
     pub(super) status: Status,
+}
+
+impl ProcessState {
+    /// Whether a beat has about the figures that were told.
+    fn is_near(&self, beat: &Heartbeat) -> bool {
+        (self.cpu_pct - beat.cpu_pct).abs() < CPU_STEP_PCT
+            && (self.mem_mb - beat.mem_mb).abs() < MEM_STEP_MB
+    }
 }
 
 /// Something to be published, and then to be [kept](ProcessTable::keep).
@@ -106,7 +117,8 @@ impl ProcessTable {
                 return None;
             }
             let told = known.state.last_seen_ts;
-            if known.state.status == Status::Alive && seen < told.saturating_add(report_ms(key)) {
+            let is_told = known.state.status == Status::Alive && known.state.is_near(beat);
+            if is_told && seen < told.saturating_add(report_ms(key)) {
                 (known.seen, known.cause) = (seen, Some(id));
                 return None;
             }
@@ -212,6 +224,23 @@ mod tests {
         assert_eq!(test.beat(118), None);
         assert_eq!(test.silence(133), []);
         assert_eq!(test.silence(134), [Some(Status::Stale)], "the newest beat was at 119");
+    }
+
+    /// Who sends two beats in a second sees the second one, too.
+    #[test]
+    fn other_figures_are_told_at_once() {
+        let mut table = ProcessTable::default();
+        let mut told = |cpu_pct: f64, mem_mb: f64, millis: u64| {
+            let beat = Heartbeat { cpu_pct, mem_mb, ..beat() };
+            let (at, id) = (Timestamp::from_millis(millis), EventId::generate());
+            let change = table.beat(&beat.key().unwrap(), &beat, at, id);
+            change.map(|change| table.keep(change)).is_some()
+        };
+        assert!(told(3.0, 90.0, 100_000));
+        assert!(told(4.0, 90.0, 100_500), "another load");
+        assert!(!told(4.5, 90.9, 100_600), "about the same");
+        assert!(told(4.0, 92.0, 100_700), "another size");
+        assert!(!told(9.0, 92.0, 100_650), "from before");
     }
 
     /// What was not published did not happen: the next look finds it again.

@@ -34,6 +34,15 @@ pub(crate) struct Manifest {
     pub(crate) modified: Option<SystemTime>,
 }
 
+/// All that is wrong with the text of a file, of which the first thing is known.
+pub(crate) fn problems(named: Option<&Path>, first: ManifestError) -> Vec<ManifestError> {
+    let path = named.unwrap_or(Path::new(FILE));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let all = reading::problems(path, &text);
+    // The environment may be wrong where the file is not.
+    if all.is_empty() { vec![first] } else { all }
+}
+
 /// When a file was last changed; none if it is not there.
 pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|found| found.modified()).ok()

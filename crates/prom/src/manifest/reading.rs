@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::check::{Finding, Severity};
 use super::document::Document;
 use crate::spelling;
 
@@ -31,6 +32,18 @@ impl ManifestError {
             }
             _ => self.to_string(),
         }
+    }
+}
+
+impl ManifestError {
+    /// As one of the things that are wrong with a manifest; none if it could not be looked at.
+    pub(crate) fn finding(self) -> Option<Finding> {
+        let Self::Wrong { place, problem, suggestion } = self else {
+            return None;
+        };
+        let meant = suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let problem = format!("{problem}{meant}");
+        Some(Finding { severity: Severity::Error, at: place, problem })
     }
 }
 
@@ -109,6 +122,44 @@ fn set(table: &mut Table, keys: &str, value: &str) {
     inner.insert(last.clone(), value);
 }
 
+/// Problems that are told of one file.
+const PROBLEMS_MAX: usize = 20;
+
+/// Everything that the text of a manifest says that is not known. A parser stops at the first, so
+/// that what it stopped at is left out, and the rest is read again.
+pub(super) fn problems(path: &Path, text: &str) -> Vec<ManifestError> {
+    let mut text = text.to_owned();
+    let mut problems = Vec::new();
+    while problems.len() < PROBLEMS_MAX {
+        let Err(error) = toml::from_str::<Document>(&text) else {
+            break;
+        };
+        problems.push(wrong(path, &text, &error));
+        let is_unknown = error.message().starts_with("unknown ");
+        let left = error.span().filter(|_| is_unknown).map(|span| without(&text, span.start));
+        // What is no TOML any more would be our fault, not the user's.
+        match left.filter(|left| left.parse::<Table>().is_ok()) {
+            Some(left) => text = left,
+            None => break,
+        }
+    }
+    problems
+}
+
+/// The text with the line at a place empty; with its whole table if it is the head of one.
+fn without(text: &str, at: usize) -> String {
+    let (mut start, mut is_gone) = (0, false);
+    let mut left = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let is_head = line.trim_start().starts_with('[');
+        let is_here = (start..start + line.len()).contains(&at);
+        is_gone = if is_here { is_head } else { is_gone && !is_head };
+        left.push_str(if is_here || is_gone { "\n" } else { line });
+        start += line.len();
+    }
+    left
+}
+
 fn wrong(path: &Path, text: &str, error: &toml::de::Error) -> ManifestError {
     let at = error.span().map_or(0, |span| span.start);
     let before = text.get(..at).unwrap_or(text);
@@ -171,6 +222,25 @@ mod tests {
         );
         let nothing = read_text("xylophone = 1\n", &[]).unwrap_err().to_string();
         assert!(nothing.contains("there are: version, server"), "{nothing}");
+    }
+
+    /// Whoever has misspelt three keys need not ask three times.
+    #[test]
+    fn all_that_is_misspelt_is_told_at_once() {
+        let text = "version = 1\nlimt = 2\n[serverr]\nlisten = 1\nx = [\n  1,\n]\n\
+                    [topic.\"a.b\"]\npartitons = 3\nretention = \"7d\"\nretenton = 1\n\
+                    [auth]\nmode = \"statik\"\n";
+        let problems = problems(Path::new("prom.toml"), text);
+        let told: Vec<Finding> = problems.into_iter().filter_map(ManifestError::finding).collect();
+        let mut told: Vec<&str> = told.iter().map(|found| found.at.as_str()).collect();
+        told.sort_unstable();
+        let lines = [("2", "1"), ("3", "2"), ("9", "1"), ("11", "1"), ("13", "8")];
+        let mut lines = lines.map(|(line, column)| format!("prom.toml:{line}:{column}"));
+        lines.sort_unstable();
+        assert_eq!(told, lines);
+        assert!(super::problems(Path::new("prom.toml"), "version = 1\n").is_empty());
+        let broken = super::problems(Path::new("prom.toml"), "[server\nlisten = 1\n");
+        assert_eq!(broken.len(), 1, "of what is no TOML the first place is all there is to say");
     }
 
     #[test]

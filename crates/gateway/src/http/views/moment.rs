@@ -6,10 +6,9 @@ use promethean_event::{Key, Partition, Timestamp};
 
 use super::Named;
 use crate::http::call::Call;
-use crate::intake::read_time;
+use crate::http::time;
 use crate::rejection::{Code, Rejection};
 
-const TIMES: &str = "epoch milliseconds, a time such as 2026-11-16T12:00:00Z, or now";
 const PLACES: &str = "; of one key also a position such as orders/0/42";
 
 fn bad(detail: String) -> Rejection {
@@ -33,16 +32,9 @@ pub(super) fn by(call: &Call) -> Result<By, Rejection> {
     }
 }
 
-/// A time in the address; none is now.
+/// A time in the address.
 fn time(call: &Call, name: &str, text: &str) -> Result<Timestamp, Rejection> {
-    if text == "now" {
-        return Ok(Timestamp::from_millis(call.edge.clock.now_ms()));
-    }
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 15;
-    let millis = text.parse().ok().filter(|_| digits).map(Timestamp::from_millis);
-    let known = millis.or_else(|| read_time(text));
-    let shown: String = text.chars().take(80).collect();
-    known.ok_or_else(|| bad(format!("{name}: {shown:?} is not a moment; write {TIMES}{PLACES}")))
+    time::moment(call, text).map_err(|error| bad(format!("{name}: {error}{PLACES}")))
 }
 
 /// The moment of a parameter, for a key; `None` if it is not given.
