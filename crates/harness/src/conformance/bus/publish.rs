@@ -36,7 +36,7 @@ pub async fn a_run_is_in_order_and_each_is_answered_for_itself(factory: &dyn Bus
     let scene = Scene::open(factory).await;
     let first = scene.publish(ORDERS, "k", 0).await;
     let conflict = NewEvent { id: first.id, ..event(ORDERS, "k", 9) };
-    let system = NewEvent { topic: Topic::system("x").unwrap(), ..event(ORDERS, "k", 9) };
+    let system = NewEvent { topic: Topic::system("x").expect("a name"), ..event(ORDERS, "k", 9) };
     let run = [
         vec![event(ORDERS, "k", 1)],
         vec![event(ORDERS, "k", 2), conflict],
