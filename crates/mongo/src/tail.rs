@@ -35,14 +35,20 @@ impl Tail {
     }
 }
 
-/// What is told of the events that a plan has for a lane: their documents, one behind the other.
+/// What is told of the events that a plan has for a lane: their documents, one behind the other. Nothing
+/// if offsets are left out, as those of another store may be: whoever reads is told of gaps.
 pub(crate) fn told(plan: &Plan, lane: Lane) -> Option<Vec<u8>> {
     if plan.events.len() > TAIL_EVENTS_MAX {
         return None;
     }
+    let mut next = plan.lanes.get(&lane)?.before.next;
     let mut documents = Vec::new();
     for event in &plan.events {
         if (event.placing.topic, event.placing.partition) == (lane.topic, lane.partition) {
+            if event.placing.offset.get() != next {
+                return None;
+            }
+            next += 1;
             documents.extend_from_slice(event.document().as_bytes());
         }
     }

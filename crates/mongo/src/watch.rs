@@ -35,7 +35,7 @@ impl Watch {
     /// Runs until the store is closed or the task is ended.
     pub(crate) async fn run(self) {
         while !self.growing.is_closed() {
-            if let Err(fault) = self.follow().await {
+            if let Err(fault) = Box::pin(self.follow()).await {
                 tracing::warn!(%fault, "the change stream broke; looking by itself meanwhile");
             }
             // Not longer than that behind, whatever becomes of the stream.

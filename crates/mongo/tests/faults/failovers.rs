@@ -76,6 +76,18 @@ async fn consume(bus: Bus, history: History, pulse: Arc<Pulse>) {
     }
 }
 
+/// What was acknowledged came, and was confirmed once, in order.
+async fn all_is_well(bus: &Bus, history: &History, acknowledged: &Acknowledged) {
+    let published = acknowledged.events.lock().unwrap().clone();
+    until("everything is done", async || {
+        history.confirmed() + history.unknown(None) >= published.len()
+    })
+    .await;
+    bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
+    println!("{} acknowledged, {} confirmed", published.len(), history.confirmed());
+    assert_eq!(history.violations(&published), Vec::<String>::new());
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_over_failovers() {
     let mut set = Set::start(&["--members", "3", "--proxied"]);
@@ -141,14 +153,7 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         }
         stop.store(true, Ordering::SeqCst);
         publisher.await.unwrap();
-        let published = acknowledged.events.lock().unwrap().clone();
-        until("everything is done", async || {
-            history.confirmed() + history.unknown(None) >= published.len()
-        })
-        .await;
-        b.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
-        println!("{} acknowledged, {} confirmed", published.len(), history.confirmed());
-        assert_eq!(history.violations(&published), Vec::<String>::new());
+        all_is_well(&b, &history, &acknowledged).await;
         consumer.abort();
         beating.abort();
         println!("{}", silences.told());
