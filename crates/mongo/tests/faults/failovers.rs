@@ -84,7 +84,6 @@ async fn all_is_well(bus: &Bus, history: &History, acknowledged: &Acknowledged) 
     })
     .await;
     bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
-    println!("{} acknowledged, {} confirmed", published.len(), history.confirmed());
     assert_eq!(history.violations(&published), Vec::<String>::new());
 }
 
@@ -154,6 +153,8 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         stop.store(true, Ordering::SeqCst);
         publisher.await.unwrap();
         all_is_well(&b, &history, &acknowledged).await;
+        let published = acknowledged.events.lock().unwrap().len();
+        println!("{published} acknowledged, {} confirmed", history.confirmed());
         consumer.abort();
         beating.abort();
         println!("{}", silences.told());
