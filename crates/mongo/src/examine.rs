@@ -8,7 +8,7 @@ use promethean::store::Clock;
 use crate::cluster::{Cluster, OpenError, index_names};
 use crate::document::unsigned;
 use crate::fault::describe;
-use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN};
+use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX};
 use crate::options::MongoOptions;
 
 /// One thing that was looked at.
@@ -45,6 +45,7 @@ pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, O
     findings.members(&cluster).await;
     findings.journal(&cluster).await;
     findings.oplog(&cluster).await;
+    findings.silence(&cluster).await;
     findings.clock(&cluster, &*options.clock).await;
     findings.indexes(&cluster).await;
     findings.retention(&cluster).await;
@@ -168,6 +169,28 @@ impl Findings {
             }
             _ => self.add("oplog", Verdict::Unknown, "the oplog may not be read by this user"),
         }
+    }
+
+    /// A member copies from another one, mostly the primary. While it waits for one that says nothing,
+    /// without having gone, no majority can have what a new primary writes.
+    async fn silence(&mut self, cluster: &Cluster) {
+        const NAME: &str = "oplogNetworkTimeoutBufferSeconds";
+        let asked = admin(cluster, doc! { "getParameter": 1, NAME: 1 }).await;
+        let seconds = match asked.map(|answer| answer.get_i32(NAME)) {
+            Ok(Ok(seconds)) => seconds,
+            Ok(Err(_)) => return self.add("failover", Verdict::Unknown, format!("no {NAME}")),
+            Err(text) => return self.add("failover", Verdict::Unknown, text),
+        };
+        if seconds <= OPLOG_SILENCE_S_MAX {
+            let text = "members notice soon that the one they copy from has frozen";
+            return self.add("failover", Verdict::Good, text);
+        }
+        let text = format!(
+            "after a primary has frozen, or was cut off, majority writes may wait for 17 s or more, \
+             because other members do: start all with --setParameter {NAME}={OPLOG_SILENCE_S_MAX} \
+             (it is {seconds})"
+        );
+        self.add("failover", Verdict::Warning, text);
     }
 
     /// Append times, and with them retention, go by the clocks of hubs.

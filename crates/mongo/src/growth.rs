@@ -1,15 +1,18 @@
 //! What has grown lately, by this hub and by others, and who waits for it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mongodb::bson::raw::RawDocumentBuf;
 use promethean::store::{Growth, Lane};
 use promethean_event::Offset;
 use tokio::sync::Notify;
 
-use crate::limits::RECENT_LANES_MAX;
+use crate::clock::Stopwatch;
+use crate::limits::{RECENT_LANES_MAX, TAIL_TIME, TAILS_MAX};
 use crate::plan::Head;
+use crate::tail::Tail;
 
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
@@ -30,6 +33,10 @@ struct Recent {
     ends: BTreeMap<Lane, u64>,
     /// The same with all that whoever appends has to know, where it was told.
     heads: BTreeMap<Lane, Head>,
+    /// The events of the last commit to a lane, where they were told.
+    tails: HashMap<Lane, Tail>,
+    /// When events were deleted here last.
+    tails_lost: Option<Stopwatch>,
 }
 
 impl Growing {
@@ -45,20 +52,45 @@ impl Growing {
         }
     }
 
-    /// Hubs have appended to lanes.
-    pub(crate) fn note_heads(&self, heads: &[(Lane, Head)]) {
+    /// Hubs have appended to lanes, and may have told what. All that one commit has changed is noted at
+    /// once: whoever waits for it would otherwise try to write with half of it, in vain.
+    pub(crate) fn note_heads(&self, heard: Vec<(Lane, Head, Option<Tail>)>) {
         let mut recent = self.lock();
-        for (lane, head) in heads {
-            let known = recent.heads.entry(*lane).or_insert(*head);
+        let ends: Vec<(Lane, u64)> =
+            heard.iter().map(|(lane, head, _)| (*lane, head.next)).collect();
+        for (lane, head, tail) in heard {
+            let known = recent.heads.entry(lane).or_insert(head);
             if head.next > known.next {
-                *known = *head;
+                *known = head;
+            }
+            if let Some(tail) = tail {
+                if recent.tails.len() >= TAILS_MAX {
+                    recent.tails.clear();
+                }
+                recent.tails.insert(lane, tail);
             }
         }
-        let grew = recent.note_ends(heads.iter().map(|(lane, head)| (*lane, head.next)));
+        let grew = recent.note_ends(ends);
         drop(recent);
         if grew {
             self.changed.notify_waiters();
         }
+    }
+
+    /// The last events of a lane, if they begin there and were told a moment ago.
+    pub(crate) fn tail(&self, lane: Lane, from: u64) -> Option<Vec<RawDocumentBuf>> {
+        let recent = self.lock();
+        if recent.tails_lost.is_some_and(|lost| lost.elapsed() < TAIL_TIME) {
+            return None;
+        }
+        recent.tails.get(&lane).filter(|tail| tail.from == from)?.fresh()
+    }
+
+    /// Events were deleted here: none is taken from what was told for as long as that may be of before.
+    pub(crate) fn lose_tails(&self) {
+        let mut recent = self.lock();
+        recent.tails.clear();
+        recent.tails_lost = Some(Stopwatch::start());
     }
 
     /// Where a lane ends, as it was heard of last.
@@ -97,6 +129,7 @@ impl Growing {
         recent.topics_changed = recent.mark;
         recent.ends.retain(|lane, _| !is_gone(*lane));
         recent.heads.retain(|lane, _| !is_gone(*lane));
+        recent.tails.retain(|lane, _| !is_gone(*lane));
         recent.lanes.retain(|(_, lane)| !is_gone(*lane));
         drop(recent);
         self.changed.notify_waiters();

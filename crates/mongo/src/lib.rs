@@ -30,6 +30,8 @@ mod entries;
 
 mod growth;
 
+mod tail;
+
 mod watch;
 
 mod reading;

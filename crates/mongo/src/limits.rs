@@ -12,6 +12,16 @@ pub(crate) const COMMIT_EVENTS_MAX: usize = 4_000;
 pub(crate) const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Changes that are remembered so that one who waits for growth is told which lanes grew.
 pub(crate) const RECENT_LANES_MAX: usize = 4096;
+/// Events of one commit that other hubs are told themselves, and not only that they are there.
+pub(crate) const TAIL_EVENTS_MAX: usize = 8;
+/// And bytes of their documents, of one lane.
+pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024;
+/// Lanes of which told events are remembered.
+pub(crate) const TAILS_MAX: usize = 1_024;
+/// How long told events are good for: after that they may have been deleted.
+pub(crate) const TAIL_TIME: Duration = Duration::from_secs(1);
+/// How long they stay in the database at least.
+pub(crate) const TAIL_KEPT: Duration = Duration::from_secs(60);
 /// Lanes whose ends are remembered.
 pub(crate) const LANES_KNOWN_MAX: usize = 65_536;
 /// Groups whose state is remembered.
@@ -36,8 +46,14 @@ pub(crate) const IDS_AT_ONCE: usize = 1_000;
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 /// The longest one.
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(250);
+/// How long the server waits for a change before it says that there is none.
+pub(crate) const STREAM_AWAIT: Duration = Duration::from_secs(1);
+/// How long a change stream may say nothing at all before it is opened anew, maybe elsewhere.
+pub(crate) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(4);
 /// How far back the oplog should reach, so that a hub that was away finds its place again.
 pub(crate) const OPLOG_HOURS_MIN: u32 = 24;
+/// How much longer than it should take a member of the set may wait for another one to answer.
+pub(crate) const OPLOG_SILENCE_S_MAX: i32 = 1;
 /// How far the clock of a hub may be from that of the server.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
+use mongodb::bson::raw::RawDocumentBuf;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{Hint, ReadConcern};
 use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
@@ -21,7 +22,7 @@ use crate::lookup::of_lane;
 /// Where a lane starts and ends. One that nothing was appended to has no document.
 pub(crate) async fn bounds(cluster: &Cluster, lane: Lane) -> Result<LaneBounds, Fault> {
     let by_id = cluster.lanes.find_one(doc! { "_id": signed(lane.id().get()) });
-    let found = cluster.ask(by_id).await?;
+    let found = cluster.ask(by_id.projection(doc! { "tail": 0 })).await?;
     let number = |name: &str| {
         let number = found.as_ref().and_then(|found| found.get_i64(name).ok());
         Offset::new(number.map_or(0, unsigned))
@@ -54,7 +55,7 @@ pub(crate) async fn forward(
     if !is_full && events.last().is_none_or(|last| last.event.offset.get() + 1 < end) {
         // A primary that was elected a moment ago may not know yet that a majority has the last ones:
         // they must not pass for something that was compacted.
-        settle(cluster, lane).await?;
+        settle(cluster, Some(lane)).await?;
         (events, is_full) = collect(cluster, entry, (lane, range, 1), limit).await?;
     }
     let reached = match events.last() {
@@ -68,10 +69,31 @@ pub(crate) async fn forward(
     Ok(page)
 }
 
-/// Waits until the primary has shown a majority that it is the primary: then majority reads see all that
-/// was ever acknowledged.
-async fn settle(cluster: &Cluster, lane: Lane) -> Result<(), Fault> {
-    let by_id = cluster.lanes.find_one(doc! { "_id": signed(lane.id().get()) });
+/// Events that were told with the end of their lane, if all of them fit into a page.
+pub(crate) fn page_of(
+    documents: &[RawDocumentBuf],
+    entry: &TopicEntry,
+    limit: PageLimit,
+) -> Option<Result<Page, ReadError>> {
+    let decoded = documents.iter().map(|document| decode(document, &entry.definition.topic));
+    let events: Vec<Stored> = match decoded.collect() {
+        Ok(events) => events,
+        Err(error) => return Some(Err(error)),
+    };
+    let bytes: usize = events.iter().map(|stored| stored.bytes as usize).sum();
+    if events.len() > limit.events || bytes > limit.bytes {
+        return None;
+    }
+    let next = Offset::new(events.last()?.event.offset.get() + 1);
+    Some(Ok(Page { events, next, ..Page::default() }))
+}
+
+/// Waits until the primary has shown a majority that it is the primary, and a majority has all that it has
+/// done: then majority reads see all that was ever acknowledged, and all that a change stream that is open
+/// already will not tell. Which lane makes a difference only where lanes are on several shards.
+pub(crate) async fn settle(cluster: &Cluster, lane: Option<Lane>) -> Result<(), Fault> {
+    let id = lane.map_or(0, |lane| signed(lane.id().get()));
+    let by_id = cluster.lanes.find_one(doc! { "_id": id }).projection(doc! { "_id": 1 });
     cluster.ask(by_id.read_concern(ReadConcern::linearizable())).await?;
     Ok(())
 }

@@ -83,6 +83,7 @@ impl Writer {
                 cleaning::delete_before(&self.cluster, entry, lane, start).await?;
             }
         }
+        self.growing.lose_tails();
         self.growing.note_ends(ends);
         Ok(())
     }

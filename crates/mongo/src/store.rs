@@ -154,6 +154,12 @@ impl Store for MongoStore {
     fn read(&self, read: Read) -> BoxFuture<'static, Result<Page, ReadError>> {
         let (Read::From { lane, .. } | Read::Before { lane, .. }) = read;
         let (cluster, entry) = (self.cluster.clone(), self.entry_of(lane));
+        if let (Read::From { from, limit, .. }, Ok(entry)) = (&read, &entry)
+            && let Some(tail) = self.growing.tail(lane, from.get())
+            && let Some(page) = reading::page_of(&tail, entry, *limit)
+        {
+            return Box::pin(std::future::ready(page));
+        }
         let end = self.growing.end(lane);
         Box::pin(async move {
             let entry = entry?;
@@ -259,6 +265,8 @@ impl Store for MongoStore {
             for entry in self.table.get().iter() {
                 cleaning::clean(&self.cluster, entry, &holds, now).await?;
             }
+            self.growing.lose_tails();
+            cleaning::clear_tails(&self.cluster, now).await?;
             Ok(topics::sweep(&self.cluster).await?)
         })
     }

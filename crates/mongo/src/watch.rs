@@ -1,10 +1,11 @@
 //! Hears what other hubs do: lanes that grow, topics that come and go. By a change stream, which
 //! costs one document for each commit and lane; by looking, while that is not to be had.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::FutureExt;
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
 use promethean::store::{HEARD_SPACES, Lane};
@@ -13,11 +14,14 @@ use promethean_event::Timestamp;
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
 use crate::document::unsigned;
-use crate::fault::{Fault, describe};
+use crate::fault::{Fault, describe, too_late};
 use crate::groups::lane;
 use crate::growth::Growing;
+use crate::limits::{STREAM_AWAIT, STREAM_SILENCE_MAX};
 use crate::plan::Head;
+use crate::reading::settle;
 use crate::table::Table;
+use crate::tail::Tail;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -31,7 +35,7 @@ impl Watch {
     /// Runs until the store is closed or the task is ended.
     pub(crate) async fn run(self) {
         while !self.growing.is_closed() {
-            if let Err(fault) = self.follow().await {
+            if let Err(fault) = Box::pin(self.follow()).await {
                 tracing::warn!(%fault, "the change stream broke; looking by itself meanwhile");
             }
             // Not longer than that behind, whatever becomes of the stream.
@@ -41,15 +45,31 @@ impl Watch {
 
     /// Listens first and looks then, so that nothing falls between.
     async fn follow(&self) -> Result<(), Fault> {
-        let streams = self.cluster.database.watch().pipeline(pipeline());
-        let opened = self.cluster.ask(streams).await;
+        let watch = self.cluster.database.watch().pipeline(pipeline());
+        let opened = in_time(watch.max_await_time(STREAM_AWAIT)).await;
+        // A stream begins behind the last write that the primary has done, and what is looked at is what a
+        // majority has. What lies between the two would never be heard of: until there is no such thing
+        // any more, looking is too early.
+        settle(&self.cluster, None).await?;
         self.look().await?;
         self.growing.note_hubs();
         let mut stream = opened?;
-        while let Some(change) = stream.next().await {
-            let change = change.map_err(|error| Fault::Refused(describe(&error)))?;
+        let mut heads = Vec::new();
+        while stream.is_alive() {
+            // The server answers by and by even if nothing has changed. One that does not is frozen,
+            // or the network is: nobody would ever say that this stream has ended.
+            let mut coming = pin!(in_time(stream.next_if_any()));
+            let next = match coming.as_mut().now_or_never() {
+                Some(next) => next?,
+                // All that has come was heard.
+                None => {
+                    self.growing.note_heads(std::mem::take(&mut heads));
+                    coming.await?
+                }
+            };
+            let Some(change) = next else { continue };
             match change.ns.as_ref().and_then(|namespace| namespace.coll.as_deref()) {
-                Some("lanes") => self.growing.note_heads(self.heard(&change).as_slice()),
+                Some("lanes") => heads.extend(self.hear(&change)),
                 Some("hubs" | "entries") => self.growing.note_hubs(),
                 Some(_) => self.refresh().await?,
                 None => {}
@@ -59,7 +79,7 @@ impl Watch {
     }
 
     /// Where a lane ends, if the change says so in full.
-    fn heard(&self, change: &ChangeStreamEvent<Document>) -> Option<(Lane, Head)> {
+    fn hear(&self, change: &ChangeStreamEvent<Document>) -> Option<(Lane, Head, Option<Tail>)> {
         let id = change.document_key.as_ref().and_then(|key| key.get_i64("_id").ok());
         let updated = change.update_description.as_ref().map(|update| &update.updated_fields);
         let (id, fields) = id.zip(updated.or(change.full_document.as_ref()))?;
@@ -69,8 +89,9 @@ impl Watch {
         match (fields.get_i64("bytes"), fields.get_datetime("appendedAt")) {
             (Ok(bytes), Ok(time)) => {
                 let appended_at = Timestamp::from_millis(unsigned(time.timestamp_millis()));
-                let bytes = unsigned(bytes);
-                Some((lane, Head { next, bytes, appended_at, exists: true }))
+                let head = Head { next, bytes: unsigned(bytes), appended_at, exists: true };
+                let tail = fields.get_binary_generic("tail").ok();
+                Some((lane, head, tail.and_then(|bytes| Tail::heard(bytes))))
             }
             // It is only said to go on further on: nothing was appended.
             _ => {
@@ -105,6 +126,12 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// What a call of the driver comes to, before it has to be taken for lost.
+async fn in_time<T>(call: impl IntoFuture<Output = mongodb::error::Result<T>>) -> Result<T, Fault> {
+    let answer = Deadline::after(STREAM_SILENCE_MAX).hold(call).await.ok_or_else(too_late)?;
+    answer.map_err(|error| Fault::Refused(describe(&error)))
 }
 
 /// Only what says that something grew. That a topic got a lane does not.

@@ -387,6 +387,7 @@ pub(crate) async fn heads(
     let ids: Vec<i64> = lanes.iter().map(|lane| signed(lane.id().get())).collect();
     let reading = async {
         let by_id = cluster.lanes.find(doc! { "_id": { "$in": ids } });
+        let by_id = by_id.projection(doc! { "tail": 0 });
         let mut cursor = by_id.read_concern(ReadConcern::local()).await?;
         let mut found = HashMap::new();
         while cursor.advance().await? {

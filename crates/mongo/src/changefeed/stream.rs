@@ -94,7 +94,9 @@ pub(super) async fn next_without_document(
         None => watch.start_at_operation_time(super::timestamp(begin.since)),
     };
     let opened = cluster.deadline().hold(watch).await.ok_or_else(crate::fault::too_late)?;
-    Ok(opened?.with_type::<RawDocumentBuf>().next_if_any().await?)
+    let mut changes = opened?.with_type::<RawDocumentBuf>();
+    let next = cluster.deadline().hold(changes.next_if_any()).await;
+    Ok(next.ok_or_else(crate::fault::too_late)??)
 }
 
 /// How long the server waits for a change before it says that there is none.

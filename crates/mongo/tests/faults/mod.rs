@@ -10,3 +10,5 @@ mod failovers;
 mod commands;
 
 mod cuts;
+
+mod late;

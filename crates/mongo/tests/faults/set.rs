@@ -28,7 +28,8 @@ impl Set {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mongod");
         let mut command = Command::new(script);
         command.args(arguments).arg("--in-memory");
-        if std::env::var_os("PROM_FAULT_ROUNDS").is_none() {
+        let is_full = std::env::var_os("PROM_FAULT_ROUNDS").is_some();
+        if !is_full && !arguments.contains(&"--election-ms") {
             command.args(["--election-ms", "2000"]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -63,6 +64,12 @@ impl Set {
         while self.order("whole") != "yes" {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Connection strings of its members, each by itself.
+    pub(super) fn members(&self) -> Vec<String> {
+        let hosts = self.url.strip_prefix("mongodb://").unwrap().split('/').next().unwrap();
+        hosts.split(',').map(|host| format!("mongodb://{host}/?directConnection=true")).collect()
     }
 
     pub(super) async fn bus(&self) -> Bus {
