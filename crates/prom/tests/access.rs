@@ -93,6 +93,8 @@ fn contexts_name_servers() {
     assert_eq!(careful.status.code(), Some(2), "a protected server is changed by name only");
     assert!(run(&["ctx", "use", "-"]).status.success());
     assert!(stdout(&run(&["ctx", "ls", "--text"])).contains("*  here"));
+    assert!(stdout(&run(&["ctx", "-", "--text"])).contains("*  prod"));
+    assert!(run(&["ctx", "-"]).status.success());
     assert_eq!(run(&["topic", "ls", "--context", "none"]).status.code(), Some(4));
     assert!(run(&["ctx", "rm", "prod", "--yes"]).status.success());
     assert_eq!(run(&["ctx", "use", "prod"]).status.code(), Some(4));

@@ -249,7 +249,7 @@ fn exports_are_compressed_by_their_name() {
 
 #[test]
 fn pages_and_completions_are_made_from_the_commands() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish", "nushell"] {
         let made = prom(&["completions", shell]);
         assert!(made.status.success() && stdout(&made).contains("dlq"), "{shell}");
     }

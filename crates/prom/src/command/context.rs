@@ -23,6 +23,9 @@ pub(crate) enum ContextCommand {
         /// Its name.
         name: String,
     },
+    /// Use the context before this one; as `use -`.
+    #[command(name = "-")]
+    Back,
     /// Forget a context.
     Rm(Remove),
 }
@@ -74,19 +77,8 @@ pub(crate) fn run(command: ContextCommand, output: &Output) -> anyhow::Result<St
             contexts.write()?;
             list(&contexts, output)?;
         }
-        ContextCommand::Use { name } => {
-            let name = match (name.as_str(), contexts.previous.clone()) {
-                ("-", Some(previous)) => previous,
-                ("-", None) => {
-                    return Err(Failure::usage("there is no context before this one").into());
-                }
-                _ => name,
-            };
-            contexts.get(&name)?;
-            contexts.previous = contexts.current.replace(name);
-            contexts.write()?;
-            list(&contexts, output)?;
-        }
+        ContextCommand::Use { name } => choose(contexts, name, output)?,
+        ContextCommand::Back => choose(contexts, "-".to_owned(), output)?,
         ContextCommand::Rm(remove) => {
             let Remove { name, consent } = remove;
             let url = &contexts.get(&name)?.url;
@@ -102,6 +94,20 @@ pub(crate) fn run(command: ContextCommand, output: &Output) -> anyhow::Result<St
         }
     }
     Ok(Status::Done)
+}
+
+fn choose(mut contexts: Contexts, name: String, output: &Output) -> anyhow::Result<()> {
+    let name = match (name.as_str(), contexts.previous.clone()) {
+        ("-", Some(previous)) => previous,
+        ("-", None) => {
+            return Err(Failure::usage("there is no context before this one").into());
+        }
+        _ => name,
+    };
+    contexts.get(&name)?;
+    contexts.previous = contexts.current.replace(name);
+    contexts.write()?;
+    list(&contexts, output)
 }
 
 fn list(contexts: &Contexts, output: &Output) -> anyhow::Result<()> {

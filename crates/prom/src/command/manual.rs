@@ -19,7 +19,18 @@ use crate::output::Output;
   prom completions fish > ~/.config/fish/completions/prom.fish")]
 pub(crate) struct Completions {
     /// The shell.
-    shell: clap_complete::Shell,
+    shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Nushell,
+    #[value(name = "powershell")]
+    Power,
+    Zsh,
 }
 
 /// Show manual pages; in a pipe, as `man` reads them.
@@ -36,8 +47,20 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn completions(wish: &Completions) -> anyhow::Result<Status> {
+    use clap_complete::shells;
+
     let mut text = Vec::new();
-    clap_complete::generate(wish.shell, &mut Arguments::command(), "prom", &mut text);
+    let (command, to) = (&mut Arguments::command(), &mut text);
+    match wish.shell {
+        Shell::Bash => clap_complete::generate(shells::Bash, command, "prom", to),
+        Shell::Elvish => clap_complete::generate(shells::Elvish, command, "prom", to),
+        Shell::Fish => clap_complete::generate(shells::Fish, command, "prom", to),
+        Shell::Nushell => {
+            clap_complete::generate(clap_complete_nushell::Nushell, command, "prom", to);
+        }
+        Shell::Power => clap_complete::generate(shells::PowerShell, command, "prom", to),
+        Shell::Zsh => clap_complete::generate(shells::Zsh, command, "prom", to),
+    }
     std::io::stdout().write_all(&text)?;
     Ok(Status::Done)
 }
