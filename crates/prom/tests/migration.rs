@@ -84,6 +84,12 @@ struct Scene {
 }
 
 impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("a/admin.token");
+        Self { folder, store: url(), token }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -107,9 +113,7 @@ fn refused(arguments: &[&str], code: i32, words: &str) {
 #[test]
 fn a_directory_moves_into_mongodb_and_back() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("a/admin.token");
-    let scene = Scene { folder, store: url(), token };
+    let scene = Scene::new();
     let (a, b, hub) = (scene.path("a"), scene.path("b"), scene.path("hub"));
     let server = serve(&["--data", text(&a)]);
     ask(&server, &scene.token, &["topic", "add", "orders.placed", "--partitions", "3"]);
@@ -154,9 +158,7 @@ fn a_directory_moves_into_mongodb_and_back() {
 #[test]
 fn a_move_that_is_killed_goes_on_when_it_is_run_again() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("a/admin.token");
-    let scene = Scene { folder, store: url(), token };
+    let scene = Scene::new();
     let a = scene.path("a");
     let server = serve(&["--data", text(&a)]);
     for number in 0..20 {
@@ -208,9 +210,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn a_plan_leaves_both_sides_as_they_are() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("a/admin.token");
-    let scene = Scene { folder, store: url(), token };
+    let scene = Scene::new();
     let (a, b) = (scene.path("a"), scene.path("b"));
     let planned = |from: &str, to: &str| {
         let planned = prom(&["migrate", "--from", from, "--to", to, "--dry-run"]);
@@ -277,9 +277,7 @@ impl Moving {
 #[test]
 fn a_server_runs_while_it_is_moved() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("a/admin.token");
-    let scene = Scene { folder, store: url(), token };
+    let scene = Scene::new();
     let (a, b, hub) = (scene.path("a"), scene.path("b"), scene.path("hub"));
     let server = serve(&["--data", text(&a)]);
     let at = |arguments: &[&str]| ask(&server, &scene.token, arguments);

@@ -182,11 +182,9 @@ impl Bus {
         options: PublishOptions,
         marks: Marks,
     ) -> Result<Vec<Published>, PublishError> {
-        let names: Vec<(EventId, Topic)> =
-            events.iter().map(|event| (event.id, event.topic.clone())).collect();
+        let names = names_of(&events);
         let appended = self.place_since(Stopwatch::start(), events, options, marks).await?;
-        let placed = names.into_iter().zip(&appended.receipts);
-        Ok(placed.map(|(name, receipt)| published(name, *receipt, &appended)).collect())
+        Ok(all_published(names, &appended))
     }
 
     /// Places events, and says how long it took since somebody looked at the clock.
@@ -200,10 +198,8 @@ impl Bus {
         let site = self.inner.groups.site();
         let span = crate::spans::publish(&events);
         let result = self.place(events, options, marks).instrument(span).await;
-        match &result {
-            _ if !site.meters.is_on() => {}
-            Ok(_) => site.meters.publish.took(begun.nanos()),
-            Err(error) => site.meters.publish.failed(error),
+        if site.meters.is_on() {
+            site.meters.publish.ended(&result, begun.nanos());
         }
         result
     }
@@ -384,11 +380,20 @@ pub(crate) fn admit(events: &mut [NewEvent], marks: Marks) -> Result<(), Publish
     Ok(())
 }
 
-pub(crate) fn published(
-    (id, topic): (EventId, Topic),
-    receipt: Receipt,
-    appended: &Appended,
-) -> Published {
+/// What is asked for of events once they are in the hands of the store.
+pub(crate) type Names = Vec<(EventId, Topic)>;
+
+pub(crate) fn names_of(events: &[NewEvent]) -> Names {
+    events.iter().map(|event| (event.id, event.topic.clone())).collect()
+}
+
+/// The events of a batch that was stored.
+pub(crate) fn all_published(names: Names, appended: &Appended) -> Vec<Published> {
+    let placed = names.into_iter().zip(&appended.receipts);
+    placed.map(|(name, receipt)| published(name, *receipt, appended)).collect()
+}
+
+fn published((id, topic): (EventId, Topic), receipt: Receipt, appended: &Appended) -> Published {
     Published {
         id,
         topic,

@@ -1,19 +1,17 @@
 //! Publishes that came together, each for itself: what a connection has sent in one go.
 
 use futures_core::future::BoxFuture;
-use promethean_event::{EventId, NewEvent, Topic};
+use promethean_event::NewEvent;
 
 use crate::bus::Bus;
 use crate::clock::Stopwatch;
 use crate::error::PublishError;
-use crate::publish::{Marks, PublishOptions, Published, admit, published};
+use crate::publish::{Marks, Names, PublishOptions, Published, admit, all_published, names_of};
 use crate::store::{Append, AppendError, Appended};
 use crate::{snapshot, spans};
 
 /// What became of each publish of a run, in its order.
 pub type RunOutcome = Vec<Result<Vec<Published>, PublishError>>;
-
-type Names = Vec<(EventId, Topic)>;
 
 impl Bus {
     /// Publishes batches that came together. Each is all or none and answered for itself, as by
@@ -35,7 +33,7 @@ impl Bus {
         let mut admitted: Vec<Result<Names, PublishError>> = Vec::with_capacity(run.len());
         for (mut events, options) in run {
             admitted.push(admit(&mut events, Marks::TakenOff).map(|()| {
-                let names = events.iter().map(|event| (event.id, event.topic.clone())).collect();
+                let names = names_of(&events);
                 let PublishOptions { durability, expect } = options;
                 appends.push(Append { events, durability, expect });
                 names
@@ -48,8 +46,7 @@ impl Bus {
                 let names = admitted?;
                 let appended = appended.next().unwrap_or(Err(AppendError::Closed))?;
                 bus.count(&appended);
-                let placed = names.into_iter().zip(&appended.receipts);
-                Ok(placed.map(|(name, receipt)| published(name, *receipt, &appended)).collect())
+                Ok(all_published(names, &appended))
             };
             let outcomes: RunOutcome = admitted.into_iter().map(outcome).collect();
             bus.measure(begun, &outcomes);
@@ -82,11 +79,6 @@ impl Bus {
             return;
         }
         let nanos = begun.nanos();
-        for outcome in outcomes {
-            match outcome {
-                Ok(_) => meters.publish.took(nanos),
-                Err(error) => meters.publish.failed(error),
-            }
-        }
+        outcomes.iter().for_each(|outcome| meters.publish.ended(outcome, nanos));
     }
 }

@@ -29,7 +29,7 @@ async fn what_comes_together_is_stored_in_order_and_answered_one_by_one() {
     assert_eq!(client.ask(first).await["op"], "OK");
     let publish = |n: usize| {
         let opts = match n {
-            // Another event has this id; and a name that is the system's.
+            // Another event has this id; a header has no name.
             30 => format!(r#"{{"id":"{TAKEN}"}}"#),
             40 => r#"{"headers":{"":"x"}}"#.to_owned(),
             _ => "{}".to_owned(),

@@ -88,8 +88,12 @@ impl PublishMeters {
         }
     }
 
-    pub(crate) fn took(&self, nanos: u64) {
-        self.duration.record(nanos);
+    /// A publish is over, one way or the other, and took so long.
+    pub(crate) fn ended<T>(&self, result: &Result<T, PublishError>, nanos: u64) {
+        match result {
+            Ok(_) => self.duration.record(nanos),
+            Err(error) => self.failed(error),
+        }
     }
 
     /// What was counted, by topic and for all others; topics that are gone lose their series.
