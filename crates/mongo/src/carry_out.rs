@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use mongodb::ClientSession;
 use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, Bson, Document, doc};
+use mongodb::bson::{Binary, Document, doc};
 use promethean::store::Lane;
 use promethean_event::GroupName;
 
@@ -16,8 +16,9 @@ use crate::cluster::Cluster;
 use crate::document::{date, signed};
 use crate::fault::Fault;
 use crate::growth::Growing;
+use crate::limits::{RETRY_MAX, UNHEARD};
+use crate::news;
 use crate::plan::{CursorChange, GroupChange, LaneChange, Plan, PlannedEvent};
-use crate::tail;
 use crate::transaction::{Attempt, Step};
 
 #[derive(Debug)]
@@ -42,6 +43,9 @@ impl Attempt for CarryOut {
             }
             // What others may be at comes first, so that whoever is late has done little in vain.
             self.lanes(session).await?;
+            if self.plan.tells_within() {
+                self.update("news", news::of_plan(&self.plan), session).await?;
+            }
             self.groups(session).await?;
             self.cursors(session).await?;
             if !self.plan.events.is_empty() {
@@ -52,10 +56,12 @@ impl Attempt for CarryOut {
         })
     }
 
-    /// Whoever is in the way at a lane moves its end, and that is heard of.
+    /// Whoever is in the way at a lane moves its end, and that is heard of. To try meanwhile is in vain, and
+    /// work for the server: only where nothing is heard for long, as when it was given up, is it tried anyway.
     fn pause(&self, deadline: Deadline, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let begins = self.plan.begins();
+            let time = if begins.is_empty() { time } else { (time * UNHEARD).min(RETRY_MAX) };
             tokio::select! {
                 () = self.growing.beyond(&begins) => {}
                 () = deadline.pause(time) => {}
@@ -69,7 +75,7 @@ impl CarryOut {
         let (there, new): (Vec<_>, Vec<_>) =
             self.plan.lanes.iter().partition(|(_, change)| change.before.exists);
         let updates: Vec<_> =
-            there.iter().map(|(lane, change)| self.lane_update(**lane, change)).collect();
+            there.iter().map(|(lane, change)| lane_update(**lane, change)).collect();
         self.update("lanes", updates, session).await?;
         if new.is_empty() {
             return Ok(());
@@ -81,35 +87,9 @@ impl CarryOut {
             doc! { "q": live, "u": { "$inc": { "lanes": 1_i64 } } }
         });
         self.update("topics", touches.collect(), session).await?;
-        let documents = new.iter().map(|(lane, change)| {
-            let mut document = lane_document(**lane, change);
-            document.extend(self.tail(**lane));
-            document
-        });
+        let documents = new.iter().map(|(lane, change)| lane_document(**lane, change));
         self.cluster.lanes.insert_many(documents).session(&mut *session).await?;
         Ok(())
-    }
-
-    fn lane_update(&self, lane: Lane, change: &LaneChange) -> Document {
-        let (before, after) = (change.before, change.after);
-        let mut end = doc! {
-            "next": signed(after.next),
-            "bytes": signed(after.bytes),
-            "appendedAt": date(after.appended_at),
-        };
-        end.extend(self.tail(lane));
-        doc! {
-            "q": { "_id": signed(lane.id().get()), "next": signed(before.next) },
-            // So that it is a write, and a condition to others, where nothing else changes.
-            "u": { "$set": end, "$inc": { "writes": 1_i64 } },
-        }
-    }
-
-    /// The events that a lane gets, for those who hear of it, if they are few.
-    fn tail(&self, lane: Lane) -> Option<(String, Bson)> {
-        let bytes = tail::told(&self.plan, lane)?;
-        let binary = Binary { subtype: BinarySubtype::Generic, bytes };
-        Some(("tail".to_owned(), Bson::Binary(binary)))
     }
 
     async fn groups(&self, session: &mut ClientSession) -> Result<(), Fault> {
@@ -182,6 +162,20 @@ impl CarryOut {
         let found =
             answer.get_i32("n").map(i64::from).or_else(|_| answer.get_i64("n")).unwrap_or(0);
         if found == wanted { Ok(()) } else { Err(Fault::Stale) }
+    }
+}
+
+fn lane_update(lane: Lane, change: &LaneChange) -> Document {
+    let (before, after) = (change.before, change.after);
+    let end = doc! {
+        "next": signed(after.next),
+        "bytes": signed(after.bytes),
+        "appendedAt": date(after.appended_at),
+    };
+    doc! {
+        "q": { "_id": signed(lane.id().get()), "next": signed(before.next) },
+        // So that it is a write, and a condition to others, where nothing else changes.
+        "u": { "$set": end, "$inc": { "writes": 1_i64 } },
     }
 }
 

@@ -21,6 +21,7 @@ use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
 use crate::groups::lane;
+use crate::news::{self, About};
 use crate::topics::next_number;
 use crate::transaction::{Attempt, Step, transact, transact_anew};
 
@@ -36,12 +37,13 @@ pub(crate) async fn attend(
         "late": { "$lt": ["$until", "$$NOW"] },
         "before": "$until",
         "until": { "$add": ["$$NOW", lease_ms] },
-        "groups": { "$literal": groups },
-        "turn": { "$ifNull": ["$turn", 0_i64] },
+        "groups": { "$literal": &groups },
+        "changed": { "$ne": ["$groups", { "$literal": &groups }] },
     } };
     let mut said = cluster.hubs.find_one_and_update(doc! { "_id": me }, vec![beat]);
     said = said.upsert(attend.arrives).return_document(ReturnDocument::After);
     let Some(known) = cluster.ask(said).await? else { return Ok(None) };
+    let mut is_news = known.get_bool("changed").unwrap_or(true);
     let mut hubs = present(cluster).await?;
     let before = known.get_datetime("before").ok().filter(|_| !attend.arrives);
     let since = match (known.get_bool("late"), before) {
@@ -52,8 +54,11 @@ pub(crate) async fn attend(
     };
     if hubs.iter().any(|(_, late)| *late) {
         let silent = doc! { "_id": { "$ne": me }, "$expr": { "$lt": ["$until", since] } };
-        cluster.ask(cluster.hubs.delete_many(silent)).await?;
+        is_news |= cluster.ask(cluster.hubs.delete_many(silent)).await?.deleted_count > 0;
         hubs = present(cluster).await?;
+    }
+    if is_news {
+        news::tell(cluster, About::Hubs).await?;
     }
     Ok(Some(hubs.into_iter().map(|(hub, _)| hub).collect()))
 }
@@ -94,7 +99,7 @@ fn hub_of(document: &Document, field: &str) -> Option<HubId> {
 /// A hub goes.
 pub(crate) async fn depart(cluster: &Cluster, hub: HubId) -> Result<(), Fault> {
     cluster.ask(cluster.hubs.delete_one(doc! { "_id": signed(hub.get()) })).await?;
-    Ok(())
+    news::tell(cluster, About::Hubs).await
 }
 
 /// The lanes of a group that hubs hold.
@@ -268,10 +273,8 @@ impl Attempt for Release {
         session: &'a mut ClientSession,
     ) -> BoxFuture<'a, Result<Step<()>, Fault>> {
         Box::pin(async move {
-            let mut hubs = BTreeSet::new();
             let mut by_epoch: BTreeMap<(HubId, u64), Vec<Document>> = BTreeMap::new();
             for claim in &self.claims {
-                hubs.insert(signed(claim.hub.get()));
                 let ids = by_epoch.entry((claim.hub, claim.epoch)).or_default();
                 ids.push(cursor_id(&self.group, claim.lane));
             }
@@ -282,10 +285,7 @@ impl Attempt for Release {
                 let free = doc! { "$unset": { "hub": "", "claim": "" } };
                 self.cluster.cursors.update_many(mine, free).session(&mut *session).await?;
             }
-            // What others hear of.
-            let turn = doc! { "$inc": { "turn": 1_i64 } };
-            let of = doc! { "_id": { "$in": hubs.into_iter().collect::<Vec<i64>>() } };
-            self.cluster.hubs.update_many(of, turn).session(&mut *session).await?;
+            news::tell_within(&self.cluster, session, About::Hubs).await?;
             Ok(Step::Commit(()))
         })
     }

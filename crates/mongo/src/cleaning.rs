@@ -12,7 +12,7 @@ use promethean_event::{Offset, Timestamp};
 use crate::cluster::{BY_KEY, BY_OFFSET, Cluster, TOMBSTONES};
 use crate::document::{date, signed, unsigned};
 use crate::fault::Fault;
-use crate::limits::{DELETE_EVENTS_MAX, TAIL_KEPT};
+use crate::limits::DELETE_EVENTS_MAX;
 use crate::lookup::{self, of_lane, of_topic};
 use crate::reading::bounds;
 
@@ -42,15 +42,6 @@ pub(crate) async fn clean(
         let hold = on_lane.map(|(_, offset)| offset.get()).min().unwrap_or(u64::MAX);
         Cleaner { cluster, entry, lane, hold, now }.run(entry.definition.cleaning).await?;
     }
-    Ok(())
-}
-
-/// Takes away what was told of the last events of lanes: what is deleted must not stay there.
-pub(crate) async fn clear_tails(cluster: &Cluster, now: Timestamp) -> Result<(), Fault> {
-    let kept = u64::try_from(TAIL_KEPT.as_millis()).unwrap_or(u64::MAX);
-    let since = Timestamp::from_millis(now.millis().saturating_sub(kept));
-    let old = doc! { "tail": { "$exists": true }, "appendedAt": { "$lt": date(since) } };
-    cluster.ask(cluster.lanes.update_many(old, doc! { "$unset": { "tail": "" } })).await?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{Client, Collection, Database, IndexModel};
+use promethean_event::EventId;
 
 use crate::clock::Deadline;
 use crate::fault::{Fault, describe, too_late};
@@ -60,13 +61,19 @@ pub(crate) struct Cluster {
     pub(crate) hubs: Collection<Document>,
     /// Numbers that are given once.
     pub(crate) counters: Collection<Document>,
+    /// What hubs tell each other.
+    pub(crate) news: Collection<Document>,
+    /// Whose news they are.
+    pub(crate) name: Arc<str>,
     pub(crate) event_sizes: Arc<EventSizes>,
     deadline: Duration,
 }
 
 /// What a database of ours holds.
-pub(crate) const COLLECTIONS: [&str; 8] =
-    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters", "hubs"];
+pub(crate) const COLLECTIONS: [&str; 9] =
+    ["events", "lanes", "topics", "groups", "cursors", "entries", "counters", "hubs", NEWS];
+
+const NEWS: &str = "news";
 
 /// How other programs see us among the connections of a server.
 pub(crate) const APP_NAME: &str = "promethean";
@@ -125,6 +132,8 @@ impl Cluster {
             entries: database.collection("entries"),
             hubs: database.collection("hubs"),
             counters: database.collection("counters"),
+            news: database.collection(NEWS),
+            name: EventId::generate().to_string().into(),
             event_sizes: Arc::default(),
             client,
             database,
@@ -198,7 +207,9 @@ impl Cluster {
     pub(crate) async fn is_prepared(&self) -> Result<bool, OpenError> {
         let names = self.ask(self.database.list_collection_names()).await;
         let names = names.map_err(|fault| OpenError::Unreachable(fault.to_string()))?;
-        Ok(COLLECTIONS.iter().all(|name| names.iter().any(|there| there == name)))
+        // What hubs tell each other may be missing: earlier ones told it otherwise.
+        let mut needed = COLLECTIONS.iter().filter(|name| **name != NEWS);
+        Ok(needed.all(|name| names.iter().any(|there| there == name)))
     }
 
     /// Makes collections and indexes. Those that are there stay.

@@ -3,12 +3,13 @@
 use futures_core::future::BoxFuture;
 use mongodb::ClientSession;
 use mongodb::bson::{Document, doc};
-use promethean::store::{Entry, Put, SaveError, is_space};
+use promethean::store::{Entry, HEARD_SPACES, Put, SaveError, is_space};
 use promethean_event::{Key, Payload};
 
 use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
+use crate::news::{self, About};
 use crate::topics::next_number;
 use crate::transaction::{Attempt, Step, transact_anew};
 
@@ -107,6 +108,9 @@ impl PutAll {
             };
             let entries = &self.cluster.entries;
             entries.replace_one(by_id, document).upsert(true).session(&mut *session).await?;
+        }
+        if self.puts.iter().any(|put| HEARD_SPACES.contains(&put.space)) {
+            news::tell_within(&self.cluster, session, About::Hubs).await?;
         }
         Ok(Step::Commit(Ok(())))
     }

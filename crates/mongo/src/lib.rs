@@ -28,6 +28,8 @@ mod claims;
 
 mod entries;
 
+mod news;
+
 mod growth;
 
 mod tail;

@@ -22,6 +22,16 @@ pub(crate) const TAILS_MAX: usize = 1_024;
 pub(crate) const TAIL_TIME: Duration = Duration::from_secs(1);
 /// How long they stay in the database at least.
 pub(crate) const TAIL_KEPT: Duration = Duration::from_secs(60);
+/// Events of a commit that what is to be told of it goes with: whoever listens has each of them looked
+/// at by the server. Of more, it is told behind it.
+pub(crate) const NEWS_WITHIN_EVENTS_MAX: usize = 64;
+/// How long a hub waits to tell again what it could not.
+pub(crate) const NEWS_PAUSE: Duration = Duration::from_millis(100);
+/// How long what a hub has told stays in the database at least.
+pub(crate) const NEWS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often the ends of lanes are looked at even if all is told: a hub that was killed may have kept
+/// its last commit to itself.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Lanes whose ends are remembered.
 pub(crate) const LANES_KNOWN_MAX: usize = 65_536;
 /// Groups whose state is remembered.
@@ -46,6 +56,8 @@ pub(crate) const IDS_AT_ONCE: usize = 1_000;
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 /// The longest one.
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(250);
+/// How much longer it is waited for somebody who is in the way at a lane, and will be heard of.
+pub(crate) const UNHEARD: u32 = 16;
 /// How long the server waits for a change before it says that there is none.
 pub(crate) const STREAM_AWAIT: Duration = Duration::from_secs(1);
 /// How long a change stream may say nothing at all before it is opened anew, maybe elsewhere.

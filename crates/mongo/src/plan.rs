@@ -13,6 +13,7 @@ use promethean_event::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use promethean_event::{EventId, GroupName, NewEvent, Offset, Payload, Timestamp, Topic};
 
 use crate::document::{Content, Placing, is_same};
+use crate::limits::NEWS_WITHIN_EVENTS_MAX;
 
 /// Where a lane ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -182,6 +183,17 @@ impl Plan {
     /// Where lanes end for this plan to hold.
     pub(crate) fn begins(&self) -> Vec<(Lane, u64)> {
         self.lanes.iter().map(|(lane, change)| (*lane, change.before.next)).collect()
+    }
+
+    /// The lanes that it makes longer, and where they end then.
+    pub(crate) fn grown(&self) -> impl Iterator<Item = (Lane, Head)> {
+        let grown = self.lanes.iter().filter(|(_, change)| change.after.next > change.before.next);
+        grown.map(|(lane, change)| (*lane, Head { exists: true, ..change.after }))
+    }
+
+    /// Whether what is to be told of it goes with it, and not behind it.
+    pub(crate) fn tells_within(&self) -> bool {
+        self.events.len() <= NEWS_WITHIN_EVENTS_MAX
     }
 
     /// Whether somebody is refused because of something that may have been known wrongly.

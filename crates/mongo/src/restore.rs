@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::document::{Content, Placing, signed};
 use crate::fault::Fault;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX};
+use crate::news::{self, About};
 use crate::plan::{Head, LaneChange, Plan, PlannedEvent};
 use crate::transaction::{Attempt, Step, transact};
 use crate::writer::{Writer, heads};
@@ -154,6 +155,7 @@ impl Attempt for Place {
                 let placing = lanes.update_one(doc! { "_id": id }, change).upsert(true);
                 placing.session(&mut *session).await?;
             }
+            news::tell_within(&self.cluster, session, About::Ends).await?;
             Ok(Step::Commit(()))
         })
     }

@@ -14,11 +14,12 @@ use tokio::task::JoinHandle;
 use crate::cluster::{Cluster, OpenError};
 use crate::growth::Growing;
 use crate::limits::REQUESTS_WAITING_MAX;
+use crate::news::Teller;
 use crate::options::MongoOptions;
 use crate::table::Table;
 use crate::watch::Watch;
 use crate::writer::{Known, Reply, Request, Writer};
-use crate::{claims, cleaning, entries, groups, lookup, reading, topics};
+use crate::{claims, cleaning, entries, groups, lookup, news, reading, topics};
 
 /// A store on a MongoDB replica set or sharded cluster, which any number of hubs may use at once.
 pub struct MongoStore {
@@ -29,6 +30,8 @@ pub struct MongoStore {
     /// `None` once closed.
     requests: Mutex<Option<mpsc::Sender<Request>>>,
     watching: JoinHandle<()>,
+    teller: Arc<Teller>,
+    telling: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for MongoStore {
@@ -41,6 +44,8 @@ impl fmt::Debug for MongoStore {
 impl Drop for MongoStore {
     fn drop(&mut self) {
         self.watching.abort();
+        // What it has to tell still is.
+        self.teller.close();
     }
 }
 
@@ -73,19 +78,22 @@ impl MongoStore {
             poll: options.poll,
         };
         watch.look().await.map_err(|fault| OpenError::Unreachable(fault.to_string()))?;
+        let teller = Teller::new(cluster.clone());
         let writer = Writer {
             cluster: cluster.clone(),
             clock: Arc::clone(&options.clock),
             table: Arc::clone(&table),
             growing: Arc::clone(&growing),
+            teller: Arc::clone(&teller),
             known: Known::default(),
         };
         let (requests, waiting) = mpsc::channel(REQUESTS_WAITING_MAX);
         tokio::spawn(writer.run(waiting));
         let watching = tokio::spawn(watch.run());
+        let telling = Mutex::new(Some(tokio::spawn(Arc::clone(&teller).run())));
         let requests = Mutex::new(Some(requests));
         let clock = options.clock;
-        Ok(Self { cluster, clock, table, growing, requests, watching })
+        Ok(Self { cluster, clock, table, growing, requests, watching, teller, telling })
     }
 
     pub(crate) const fn cluster(&self) -> &Cluster {
@@ -266,7 +274,7 @@ impl Store for MongoStore {
                 cleaning::clean(&self.cluster, entry, &holds, now).await?;
             }
             self.growing.lose_tails();
-            cleaning::clear_tails(&self.cluster, now).await?;
+            news::clear(&self.cluster, now).await?;
             Ok(topics::sweep(&self.cluster).await?)
         })
     }
@@ -285,6 +293,7 @@ impl Store for MongoStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async move {
             if let Some(requests) = requests {
                 let (reply, done) = oneshot::channel();
@@ -292,6 +301,11 @@ impl Store for MongoStore {
                 if requests.send(Request::Close(reply)).await.is_ok() {
                     drop(done.await);
                 }
+            }
+            self.teller.close();
+            if let Some(telling) = telling {
+                // It has said itself what it could not tell.
+                telling.await.ok();
             }
             self.growing.close();
             self.watching.abort();

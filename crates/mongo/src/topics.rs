@@ -13,6 +13,7 @@ use promethean_event::{PartitionCount, Topic};
 use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
+use crate::news::{self, About};
 use crate::transaction::{Attempt, Step, transact, transact_anew};
 
 /// All topics, as they are in the database.
@@ -116,6 +117,7 @@ impl Define {
                 "_id": id, "name": name, "partitions": partitions, "cleaning": rules, "lanes": 0_i64,
             };
             topics.insert_one(document).session(&mut *session).await?;
+            news::tell_within(&self.cluster, session, About::Topics).await?;
             let id = TopicId::new(u32::try_from(id).unwrap_or(u32::MAX));
             return Ok(Step::Commit(Ok(TopicEntry { id, definition: wanted.clone() })));
         };
@@ -133,6 +135,7 @@ impl Define {
         let change = doc! { "$set": { "cleaning": rules } };
         let by_id = doc! { "_id": i64::from(known.id.get()) };
         topics.update_one(by_id, change).session(&mut *session).await?;
+        news::tell_within(&self.cluster, session, About::Topics).await?;
         Ok(Step::Commit(Ok(entry)))
     }
 }
@@ -186,7 +189,10 @@ impl Attempt for Remove {
                 "$gte": id << 32,
                 "$lt": (id + 1) << 32,
             } };
-            self.cluster.lanes.delete_many(lanes).session(&mut *session).await?;
+            self.cluster.lanes.delete_many(lanes.clone()).session(&mut *session).await?;
+            // Events that were told go with it.
+            self.cluster.news.delete_many(lanes).session(&mut *session).await?;
+            news::tell_within(&self.cluster, session, About::Topics).await?;
             let cursors = doc! { "topic_id": id };
             self.cluster.cursors.delete_many(cursors).session(&mut *session).await?;
             Ok(Step::Commit(()))

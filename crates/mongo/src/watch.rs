@@ -1,27 +1,23 @@
-//! Hears what other hubs do: lanes that grow, topics that come and go. By a change stream, which
-//! costs one document for each commit and lane; by looking, while that is not to be had.
+//! Hears what other hubs do: lanes that grow, topics that come and go. By a change stream of what they
+//! tell; by looking, now and then, and while that is not to be had.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use mongodb::bson::{Document, doc};
-use mongodb::change_stream::event::ChangeStreamEvent;
-use promethean::store::{HEARD_SPACES, Lane};
-use promethean_event::Timestamp;
+use mongodb::bson::doc;
 
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::document::unsigned;
 use crate::fault::{Fault, describe, too_late};
 use crate::groups::lane;
 use crate::growth::Growing;
-use crate::limits::{STREAM_AWAIT, STREAM_SILENCE_MAX};
-use crate::plan::Head;
+use crate::limits::{LOOK_EVERY, STREAM_AWAIT, STREAM_SILENCE_MAX};
+use crate::news::{self, About, News};
 use crate::reading::settle;
 use crate::table::Table;
-use crate::tail::Tail;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -45,7 +41,7 @@ impl Watch {
 
     /// Listens first and looks then, so that nothing falls between.
     async fn follow(&self) -> Result<(), Fault> {
-        let watch = self.cluster.database.watch().pipeline(pipeline());
+        let watch = self.cluster.news.watch();
         let opened = in_time(watch.max_await_time(STREAM_AWAIT)).await;
         // A stream begins behind the last write that the primary has done, and what is looked at is what a
         // majority has. What lies between the two would never be heard of: until there is no such thing
@@ -53,6 +49,7 @@ impl Watch {
         settle(&self.cluster, None).await?;
         self.look().await?;
         self.growing.note_hubs();
+        let mut looked = Stopwatch::start();
         let mut stream = opened?;
         let mut heads = Vec::new();
         while stream.is_alive() {
@@ -67,38 +64,23 @@ impl Watch {
                     coming.await?
                 }
             };
-            let Some(change) = next else { continue };
-            match change.ns.as_ref().and_then(|namespace| namespace.coll.as_deref()) {
-                Some("lanes") => heads.extend(self.hear(&change)),
-                Some("hubs" | "entries") => self.growing.note_hubs(),
-                Some(_) => self.refresh().await?,
+            match next.as_ref().and_then(news::of_change) {
+                // What is told late of a topic that is gone is nobody's business.
+                Some(News::Heads(told)) => heads.extend(
+                    told.into_iter()
+                        .filter(|(lane, ..)| self.table.get().by_id(lane.topic).is_some()),
+                ),
+                Some(News::Changed(About::Topics)) => self.refresh().await?,
+                Some(News::Changed(About::Hubs)) => self.growing.note_hubs(),
+                Some(News::Changed(About::Ends)) => self.look().await?,
                 None => {}
+            }
+            if looked.elapsed() > LOOK_EVERY {
+                self.look().await?;
+                looked = Stopwatch::start();
             }
         }
         Ok(())
-    }
-
-    /// Where a lane ends, if the change says so in full.
-    fn hear(&self, change: &ChangeStreamEvent<Document>) -> Option<(Lane, Head, Option<Tail>)> {
-        let id = change.document_key.as_ref().and_then(|key| key.get_i64("_id").ok());
-        let updated = change.update_description.as_ref().map(|update| &update.updated_fields);
-        let (id, fields) = id.zip(updated.or(change.full_document.as_ref()))?;
-        let (lane, next) = (lane(id), unsigned(fields.get_i64("next").ok()?));
-        // What is told late of a topic that is gone is nobody's business.
-        self.table.get().by_id(lane.topic)?;
-        match (fields.get_i64("bytes"), fields.get_datetime("appendedAt")) {
-            (Ok(bytes), Ok(time)) => {
-                let appended_at = Timestamp::from_millis(unsigned(time.timestamp_millis()));
-                let head = Head { next, bytes: unsigned(bytes), appended_at, exists: true };
-                let tail = fields.get_binary_generic("tail").ok();
-                Some((lane, head, tail.and_then(|bytes| Tail::heard(bytes))))
-            }
-            // It is only said to go on further on: nothing was appended.
-            _ => {
-                self.growing.note_ends([(lane, next)]);
-                None
-            }
-        }
     }
 
     /// Looks at everything once.
@@ -132,21 +114,4 @@ impl Watch {
 async fn in_time<T>(call: impl IntoFuture<Output = mongodb::error::Result<T>>) -> Result<T, Fault> {
     let answer = Deadline::after(STREAM_SILENCE_MAX).hold(call).await.ok_or_else(too_late)?;
     answer.map_err(|error| Fault::Refused(describe(&error)))
-}
-
-/// Only what says that something grew. That a topic got a lane does not.
-fn pipeline() -> [Document; 1] {
-    let gets_lane = "updateDescription.updatedFields.lanes";
-    // A hub that only says that it is still there changes nothing.
-    let only_beats = doc! { "updateDescription.updatedFields.until": { "$exists": true },
-    "updateDescription.updatedFields.groups": { "$exists": false } };
-    [doc! { "$match": {
-        "operationType": { "$in": ["insert", "update", "replace", "delete"] },
-        "$or": [
-            { "ns.coll": "lanes" },
-            { "ns.coll": "topics", gets_lane: { "$exists": false } },
-            { "ns.coll": "hubs", "$nor": [only_beats] },
-            { "ns.coll": "entries", "documentKey._id.space": { "$in": HEARD_SPACES.to_vec() } },
-        ],
-    } }]
 }

@@ -23,6 +23,7 @@ use crate::growth::Growing;
 use crate::limits::{
     COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, GROUPS_KNOWN_MAX, LANES_KNOWN_MAX, RETRY_MIN,
 };
+use crate::news::Teller;
 use crate::plan::{Answer, Head, KnownGroup, Plan, View, Wish, lane_of};
 use crate::table::Table;
 use crate::transaction::transact;
@@ -100,6 +101,7 @@ pub(crate) struct Writer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) table: Arc<Table>,
     pub(crate) growing: Arc<Growing>,
+    pub(crate) teller: Arc<Teller>,
     pub(crate) known: Known,
 }
 
@@ -358,6 +360,9 @@ impl Writer {
                 known.lanes.entry(*lane).or_default().state = Some(change.after.clone());
             }
         }
+        if !plan.tells_within() {
+            self.teller.tell(plan.grown());
+        }
         self.growing.note_ends(plan.lanes.iter().map(|(lane, change)| (*lane, change.after.next)));
         Arc::try_unwrap(plan).map_or_else(|plan| plan.answers.clone(), |plan| plan.answers)
     }
@@ -387,7 +392,6 @@ pub(crate) async fn heads(
     let ids: Vec<i64> = lanes.iter().map(|lane| signed(lane.id().get())).collect();
     let reading = async {
         let by_id = cluster.lanes.find(doc! { "_id": { "$in": ids } });
-        let by_id = by_id.projection(doc! { "tail": 0 });
         let mut cursor = by_id.read_concern(ReadConcern::local()).await?;
         let mut found = HashMap::new();
         while cursor.advance().await? {

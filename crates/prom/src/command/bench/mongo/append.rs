@@ -22,13 +22,15 @@ const HUBS: usize = 4;
 pub(super) struct Appending {
     pub(super) one_hub: Compared,
     pub(super) four_hubs_one_partition: Compared,
+    pub(super) one_hub_16_partitions: Compared,
     pub(super) four_hubs_16_partitions: Compared,
 }
 
 /// Hubs that append, and `insertMany` of what one of them has stored, with its indexes and write
 /// concern, in turn.
 pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::Result<Appending> {
-    let (mut one, mut shared, mut spread) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut one, mut shared) = (Vec::new(), Vec::new());
+    let (mut one_spread, mut spread) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
         let place = Place::new(url).await?;
         let mut hubs = Vec::new();
@@ -39,12 +41,18 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
         let one_rate = append(&first, "one", 1, events).await?;
         let reference = insert_many(&place, "one").await?;
         let shared_rate = append(&hubs, "shared", 1, events).await?;
+        let one_spread_rate = append(&first, "one_spread", 16, events).await?;
+        let spread_reference = insert_many(&place, "one_spread").await?;
         let spread_rate = append(&hubs, "spread", 16, events).await?;
         if round > 0 {
-            let figure = |events_per_s| Round { events_per_s, reference_events_per_s: reference };
-            one.push(figure(one_rate));
-            shared.push(figure(shared_rate));
-            spread.push(figure(spread_rate));
+            let figure = |events_per_s, reference_events_per_s| Round {
+                events_per_s,
+                reference_events_per_s,
+            };
+            one.push(figure(one_rate, reference));
+            shared.push(figure(shared_rate, reference));
+            one_spread.push(figure(one_spread_rate, spread_reference));
+            spread.push(figure(spread_rate, spread_reference));
         }
         for hub in &hubs {
             hub.close().await;
@@ -54,6 +62,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
     Ok(Appending {
         one_hub: Compared::of(one),
         four_hubs_one_partition: Compared::of(shared),
+        one_hub_16_partitions: Compared::of(one_spread),
         four_hubs_16_partitions: Compared::of(spread),
     })
 }

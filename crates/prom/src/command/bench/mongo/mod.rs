@@ -132,6 +132,7 @@ fn text(report: &Report) -> String {
     if let Some(append) = &report.append {
         line("append, one hub", &append.one_hub);
         line("append, four hubs, 1 partition", &append.four_hubs_one_partition);
+        line("append, one hub, 16 partitions", &append.one_hub_16_partitions);
         line("append, four hubs, 16 partitions", &append.four_hubs_16_partitions);
     }
     if let Some(consume) = &report.consume {
