@@ -67,7 +67,7 @@ impl ActiveGroup {
         let read = self.site.store.fetch(lane, page.next, FETCH_LIMIT);
         let (site, watch) = (Arc::clone(&self.site), self.site.watch());
         let meters = Arc::clone(&self.meters);
-        self.site.runtime.spawn(async move {
+        self.site.spawn_apart(async move {
             // One that fails is tried again by whoever needs it, and then reported.
             let page = read.await.ok().map(Arc::new);
             meters.polled(watch);

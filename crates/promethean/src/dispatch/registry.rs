@@ -49,6 +49,14 @@ impl Site {
     pub(crate) fn watch(&self) -> Option<Stopwatch> {
         self.meters.is_on().then(Stopwatch::start)
     }
+
+    /// Spawns what should not wait until its spawner does. The runtime keeps the last task that a
+    /// task has spawned for the thread of that one, where no other thread takes it from; so it is
+    /// not the last.
+    pub(super) fn spawn_apart(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+        self.runtime.spawn(std::future::ready(()));
+    }
 }
 
 impl fmt::Debug for Site {

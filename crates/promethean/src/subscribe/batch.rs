@@ -16,7 +16,7 @@ pub struct DeliveredBatch<T = Event> {
     events: Vec<Delivered<T>>,
     seat: Seat,
     /// What was delivered, if all of it is here.
-    whole: Option<Batch>,
+    whole: Option<Vec<Batch>>,
 }
 
 impl<T: FromEvent> DeliveredBatch<T> {
@@ -26,14 +26,27 @@ impl<T: FromEvent> DeliveredBatch<T> {
 
     /// Without those that cannot be read, which are dead letters by now.
     pub(super) fn of(batch: Batch, seat: Seat) -> Self {
-        let mut events = Vec::with_capacity(batch.len());
-        if T::version().is_none() && batch.is_sound() && !seat.is_faulty() {
+        let events = Vec::with_capacity(batch.len());
+        let mut all = Self { events, seat, whole: Some(Vec::new()) };
+        all.add(batch);
+        all
+    }
+
+    /// Adds what came behind it.
+    pub(super) fn add(&mut self, batch: Batch) {
+        let before = self.events.len();
+        let events = &mut self.events;
+        if T::version().is_none() && batch.is_sound() && !self.seat.is_faulty() {
             batch.events().for_each(|leased| events.push(Delivered::unread(leased)));
         } else {
             events.extend(batch.events().filter_map(Delivered::of));
         }
-        let whole = Some(batch).filter(|batch| batch.len() == events.len());
-        Self { events, seat, whole }
+        if self.events.len() - before < batch.len() {
+            self.whole = None;
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.push(batch);
+        }
     }
 
     /// How many events.
@@ -61,9 +74,11 @@ impl<T: FromEvent> DeliveredBatch<T> {
     pub fn acked(self) -> Answer {
         let mut acks = AckRanges::default();
         match &self.whole {
-            Some(batch) if !self.seat.is_faulty() => {
-                let of = (batch.lane().id(), batch.epoch());
-                batch.runs().for_each(|run| acks.add_run(of, run));
+            Some(batches) if !self.seat.is_faulty() => {
+                for batch in batches {
+                    let of = (batch.lane().id(), batch.epoch());
+                    batch.runs().for_each(|run| acks.add_run(of, run));
+                }
             }
             _ => {
                 for delivered in &self.events {

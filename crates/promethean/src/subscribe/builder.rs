@@ -214,7 +214,7 @@ impl<T: FromEvent> Subscribe<T> {
 
     /// Subscribes. The group is there, and misses nothing, when this returns.
     pub async fn stream(self) -> Result<Subscription<T>, GroupError> {
-        Ok(Subscription::new(self.join().await?))
+        Ok(Subscription::new(self.join().await?, self.member.batch_size))
     }
 
     /// Subscribes, for those who drive the consumer themselves.

@@ -54,6 +54,8 @@ pub(super) struct Desk {
 /// A batch that workers take events from.
 pub(super) struct Waiting {
     batch: Batch,
+    /// Whether all of it can be read for sure.
+    pub(super) is_sound: bool,
     /// The number of the next event; beyond the last when all are taken.
     next: AtomicUsize,
 }
@@ -258,8 +260,9 @@ impl Desk {
     }
 
     fn add(&self, batch: Batch) {
+        let is_sound = batch.is_sound() && !self.seat.is_faulty();
         let next = AtomicUsize::new(0);
-        self.lock().push_back(Arc::new(Waiting { batch, next }));
+        self.lock().push_back(Arc::new(Waiting { batch, is_sound, next }));
     }
 
     /// What waits here keeps its lease: its time begins when its handler does.

@@ -64,13 +64,19 @@ where
     /// event is left, or no further handler is to be begun.
     pub(super) fn run(&mut self, waiting: &Waiting) -> Option<Stop> {
         let mut handled = 0;
+        let is_unread = waiting.is_sound && T::version().is_none();
         let ran = self.catch(|runner| {
             while !runner.is_over() {
                 let leased = waiting.take()?;
                 if runner.pace.now_ms >= leased.deadline_ms() {
                     return Some(Stop::Late(leased));
                 }
-                let stop = runner.begin(leased);
+                runner.token = Some(leased.token());
+                let delivered = match is_unread {
+                    true => Some(Delivered::unread(leased)),
+                    false => Delivered::of(leased),
+                };
+                let stop = delivered.and_then(|delivered| runner.begin(delivered));
                 if stop.is_some() {
                     return stop;
                 }
@@ -110,9 +116,7 @@ where
     }
 
     /// Begins a handler. `None` if it was done at once.
-    fn begin(&mut self, leased: Leased) -> Option<Stop> {
-        self.token = Some(leased.token());
-        let delivered = Delivered::<T>::of(leased)?;
+    fn begin(&mut self, delivered: Delivered<T>) -> Option<Stop> {
         let span = delivered.span();
         let running = span.in_scope(|| (self.handler)(delivered)).instrument(span);
         self.running.set(Some(running));
@@ -133,7 +137,9 @@ where
         let (token, timeout) = (leased.token(), self.desk.options.ack_timeout_ms);
         self.desk.seat.extend(Ack::Token(token), timeout).all().await.ok()?;
         self.pace.begin(self.desk);
-        self.catch(|runner| runner.begin(leased))
+        self.token = Some(token);
+        let delivered = Delivered::of(leased)?;
+        self.catch(|runner| runner.begin(delivered))
     }
 
     /// Waits for the handler that runs, for as long as it may take.

@@ -10,19 +10,24 @@ use promethean_event::{Event, FromEvent};
 use super::batch::DeliveredBatch;
 use super::delivered::Delivered;
 use crate::dispatch::GroupFailure;
-use crate::member::{Leased, Member, Seat, Told};
+use crate::member::{Batch, Leased, Member, Seat, Told};
 
 /// Deliveries, as they come. Dropping it leaves the group: what was not acked goes to others at
 /// once.
 pub struct Subscription<T = Event> {
     member: Member,
+    /// Events that are taken together, at most.
+    batch_size: usize,
+    /// What came behind the last batch and did not fit in.
+    behind: Option<Batch>,
     waiting: VecDeque<Leased>,
     payload: PhantomData<fn() -> T>,
 }
 
 impl<T: FromEvent> Subscription<T> {
-    pub(crate) const fn new(member: Member) -> Self {
-        Self { member, waiting: VecDeque::new(), payload: PhantomData }
+    pub(crate) const fn new(member: Member, batch_size: u32) -> Self {
+        let batch_size = batch_size as usize;
+        Self { member, batch_size, behind: None, waiting: VecDeque::new(), payload: PhantomData }
     }
 
     /// The next delivery; `None` once the bus is closed.
@@ -31,7 +36,7 @@ impl<T: FromEvent> Subscription<T> {
     }
 
     /// The next deliveries that came together, at most the subscription's `batch_size`; `None` once
-    /// the bus is closed. For those who work on many at once; it is no faster than a handler.
+    /// the bus is closed. For those who work on many at once, and faster than a handler.
     pub async fn next_batch(&mut self) -> Option<Result<DeliveredBatch<T>, GroupFailure>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await
     }
@@ -51,9 +56,14 @@ impl<T: FromEvent> Subscription<T> {
             if !begun.is_empty() {
                 return Poll::Ready(Some(Ok(DeliveredBatch::new(begun, seat))));
             }
-            match ready!(self.member.poll_next(context)) {
+            let behind = self.behind.take().map(Told::Events);
+            let told = match behind {
+                Some(told) => Some(told),
+                None => ready!(self.member.poll_next(context)),
+            };
+            match told {
                 Some(Told::Events(batch)) => {
-                    let batch = DeliveredBatch::of(batch, seat);
+                    let batch = self.gathered(batch, seat);
                     if !batch.is_empty() {
                         return Poll::Ready(Some(Ok(batch)));
                     }
@@ -62,6 +72,27 @@ impl<T: FromEvent> Subscription<T> {
                 None => return Poll::Ready(self.member.failure().map(Err)),
             }
         }
+    }
+
+    /// A batch with what is there already of those behind it. What is acked together makes room
+    /// for as much: small batches would otherwise never become large again.
+    fn gathered(&mut self, first: Batch, seat: Seat) -> DeliveredBatch<T> {
+        let (lane, mut events) = (first.lane(), first.len());
+        let mut batch = DeliveredBatch::of(first, seat);
+        while events < self.batch_size
+            && let Some(told) = self.member.try_next()
+        {
+            let Told::Events(more) = told else {
+                continue;
+            };
+            events += more.len();
+            if more.lane() != lane || events > self.batch_size {
+                self.behind = Some(more);
+                break;
+            }
+            batch.add(more);
+        }
+        batch
     }
 
     fn poll(
@@ -73,6 +104,10 @@ impl<T: FromEvent> Subscription<T> {
                 if let Some(delivered) = Delivered::of(leased) {
                     return Poll::Ready(Some(Ok(delivered)));
                 }
+            }
+            if let Some(batch) = self.behind.take() {
+                self.waiting.extend(batch.events());
+                continue;
             }
             match ready!(self.member.poll_next(context)) {
                 Some(Told::Events(batch)) => self.waiting.extend(batch.events()),
