@@ -32,6 +32,33 @@ pub async fn a_batch_is_acked_as_one(factory: &dyn BusFactory) {
     scene.silent(&mut subscription).await;
 }
 
+/// What has come one by one while nobody looked is taken together; what does not fit in comes next,
+/// however it is asked for.
+pub async fn small_batches_are_gathered(factory: &dyn BusFactory) {
+    let scene = Scene::open(factory).await;
+    let builder = scene.bus.subscribe_to([ORDERS], BILLING).batch_size(10);
+    let mut subscription = builder.stream().await.expect("one can subscribe");
+    for one in 0..14 {
+        scene.publish_all("", one..one + 1).await;
+        scene
+            .eventually("it is on its way", async || {
+                let lag = scene.bus.lag(&group(BILLING)).await.expect("the group is there");
+                lag.partitions[0].out == one + 1
+            })
+            .await;
+    }
+    let batch = next_batch(&scene, &mut subscription).await;
+    assert_eq!(numbers(&batch), (0..10).collect::<Vec<_>>());
+    batch.ack().await.expect("it can be acked");
+    let next = scene.next(&mut subscription).await;
+    assert_eq!(number(next.event()), 10);
+    next.ack().await.expect("it can be acked");
+    let rest = next_batch(&scene, &mut subscription).await;
+    assert_eq!(numbers(&rest), [11, 12, 13]);
+    rest.ack().await.expect("it can be acked");
+    assert_eq!(scene.cursor().await, 14);
+}
+
 /// What was begun one by one is not lost when one goes on by batches.
 pub async fn batches_go_on_where_single_ones_ended(factory: &dyn BusFactory) {
     let scene = Scene::open(factory).await;

@@ -136,6 +136,7 @@ macro_rules! bus_cases {
             batches {
                 a_batch_is_acked_as_one,
                 batches_go_on_where_single_ones_ended,
+                small_batches_are_gathered,
                 a_batch_can_be_taken_apart,
                 a_batch_that_failed_comes_again,
                 a_late_batch_is_refused,
