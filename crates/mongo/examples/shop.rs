@@ -3,7 +3,8 @@
 //! - what changes in the collection `processes` becomes events of `processes.changed`, which a consumer
 //!   writes down;
 //! - an order is a business transaction with its event in the outbox; the event goes to the bus, and from
-//!   there into a transactional projection, which adds up what each customer has spent.
+//!   there into a transactional projection, which adds up what each customer has spent, in a collection
+//!   of the shop's own: its writes and how far it has come are one transaction.
 //!
 //! Run it with `scripts/mongod -- cargo run -p promethean-mongo --example shop`. At the end every number
 //! is right, or it fails.
@@ -11,20 +12,20 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::{Client, Database};
+use mongodb::{Client, ClientSession, Collection, Database};
 use promethean::changefeed::{Definition, Feeds};
 use promethean::outbox::{DrainOptions, Drainer};
-use promethean::projection::{Transactional, View, Views};
-use promethean::{Bus, BusOptions, Start};
-use promethean_event::{EventId, Key, NewEvent, Payload, Timestamp, Topic};
+use promethean::projection::{Projection, Views};
+use promethean::{Bus, BusOptions, Failure, Start};
+use promethean_event::{Event, EventId, Key, NewEvent, Payload, Timestamp, Topic};
 use promethean_mongo::changefeed::{Changefeed, FeedOptions};
 use promethean_mongo::outbox::MongoOutbox;
+use promethean_mongo::views::{HandlingError, MongoViews, SessionProjection};
 use promethean_mongo::{MongoOptions, MongoStore};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -40,9 +41,7 @@ async fn main() -> Outcome {
     })?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
-        [work, name, folder] if work == "work" => {
-            Box::pin(worker(&url, name, Path::new(folder))).await
-        }
+        [work, name] if work == "work" => Box::pin(worker(&url, name)).await,
         _ => shop(&url).await,
     }
 }
@@ -50,29 +49,24 @@ async fn main() -> Outcome {
 /// The business: writes to its own collections, and looks after a worker that dies now and then.
 async fn shop(url: &str) -> Outcome {
     let name = format!("shop-{}", EventId::generate());
-    let folder = std::env::temp_dir().join(&name);
-    std::fs::create_dir_all(&folder)?;
     let database = Client::with_uri_str(url).await?.database(&name);
     let outbox = MongoOutbox::install(&database).await?;
-    for collection in ["processes", "orders", "seen"] {
+    for collection in ["processes", "orders", "seen", "customers"] {
         database.create_collection(collection).await?;
     }
-    let mut worker = start(&name, &folder)?;
-    let mut kills = 0;
+    let mut worker = start(&name)?;
+    let (mut kills, mut before) = (0, 0);
     for number in 0..PROCESSES.max(ORDERS) {
         write(&database, &outbox, number).await?;
         // Twice it is killed without a word, in the middle of everything.
         if number == 100 || number == 200 {
-            until("the worker is at it", async || count(&database, "seen").await > kills * 50)
-                .await?;
+            until("the worker is at it", async || count(&database, "seen").await > before).await?;
             worker.kill()?;
             worker.wait()?;
             kills += 1;
-            println!(
-                "killed the worker after {} events were written down",
-                count(&database, "seen").await
-            );
-            worker = start(&name, &folder)?;
+            before = count(&database, "seen").await;
+            println!("killed the worker after {before} processes were written down");
+            worker = start(&name)?;
         }
     }
     until("what was written down is what is there", async || {
@@ -83,13 +77,12 @@ async fn shop(url: &str) -> Outcome {
     until("every order is published", async || waiting().await == 0).await?;
     worker.kill()?;
     worker.wait()?;
-    let spent = check(url, &name, &folder, &database).await?;
+    let spent = check(url, &name, &database).await?;
     println!(
         "{PROCESSES} processes, {ORDERS} orders, {spent} spent, {kills} kills: every number is right"
     );
     database.drop().await?;
     database.client().database(&format!("{name}-bus")).drop().await?;
-    std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
@@ -119,19 +112,19 @@ async fn write(database: &Database, outbox: &MongoOutbox, number: u64) -> Outcom
 }
 
 /// A hub with everything in it, until it is killed.
-async fn worker(url: &str, name: &str, folder: &Path) -> Outcome {
+async fn worker(url: &str, name: &str) -> Outcome {
     let database = Client::with_uri_str(url).await?.database(name);
-    let bus = open(url, name).await?;
+    let hub = open(url, name).await?;
+    let bus = &hub.bus;
     let definition: Definition = serde_json::from_value(serde_json::json!({
         "url": url, "collection": format!("{name}.processes"), "topic": "processes.changed",
     }))?;
     Feeds::new(bus.store()).add("processes", definition).await?;
     let options = FeedOptions { lease: Duration::from_secs(2), ..FeedOptions::default() };
-    let feed = Changefeed::new("processes", &bus, options).run(std::future::pending());
+    let feed = Changefeed::new("processes", bus, options).run(std::future::pending());
     let outbox = MongoOutbox::install(&database).await?;
     let drainer = Drainer::over(outbox.table(), bus.clone(), DrainOptions::default())?;
-    let views = Views::open(&bus, folder.join("views.db")).await?;
-    let _spending = views.transactional(spending()).await?;
+    let _spending = hub.spending(name).await?;
     let seen = database.collection::<Document>("seen");
     let subscribe = bus.subscribe_to(["processes.changed"], "watchers").from(Start::Earliest);
     let _watchers = subscribe
@@ -159,31 +152,50 @@ async fn worker(url: &str, name: &str, folder: &Path) -> Outcome {
     }
 }
 
-/// What each customer has spent. Adding is not idempotent: an event that came twice would show.
-fn spending() -> promethean::projection::TransactionalProjection {
-    let projection = Transactional::new("spending").topic("order.placed");
-    projection.view(View::new("customers")).apply(|transaction, event| {
-        let order: serde_json::Value = event.payload.decode()?;
-        let customer =
-            order.get("customer").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-        let before: Option<u64> = transaction.read("customers", &customer)?;
-        let amount = order.get("amount").and_then(|amount| amount.as_u64()).unwrap_or_default();
-        transaction.put("customers", &customer, &(before.unwrap_or_default() + amount))?;
-        Ok(())
-    })
+/// A bus on MongoDB, and the projections that it keeps.
+struct Hub {
+    bus: Bus,
+    views: Views,
+    store: MongoViews,
+}
+
+impl Hub {
+    /// What each customer has spent. Adding is not idempotent: an event that came twice would show.
+    async fn spending(&self, name: &str) -> Outcome<Projection> {
+        let customers = self.store.database().client().database(name).collection("customers");
+        let projection = SessionProjection::new("spending").topic("order.placed");
+        let started = projection.start(&self.views, &self.store, move |session, event| {
+            let customers = customers.clone();
+            Box::pin(async move { spend(&customers, session, event).await })
+        });
+        Ok(started.await?)
+    }
+}
+
+async fn spend(
+    customers: &Collection<Document>,
+    session: &mut ClientSession,
+    event: &Event,
+) -> Result<(), HandlingError> {
+    let order: serde_json::Value = event.payload.decode().map_err(Failure::park)?;
+    let customer = order.get("customer").and_then(|name| name.as_str());
+    let amount = order.get("amount").and_then(|amount| amount.as_i64());
+    let (customer, amount) = customer.zip(amount).ok_or_else(|| Failure::park("not an order"))?;
+    let more = doc! { "$inc": { "spent": amount } };
+    customers.update_one(doc! { "_id": customer }, more).upsert(true).session(session).await?;
+    Ok(())
 }
 
 /// Holds what the worker has made of it against the collections themselves.
-async fn check(url: &str, name: &str, folder: &Path, database: &Database) -> Outcome<u64> {
+async fn check(url: &str, name: &str, database: &Database) -> Outcome<u64> {
     let (written_down, there) = (seen(database).await?, processes(database).await?);
     same("processes", written_down.len() as u64, PROCESSES - PROCESSES / 10)?;
     if written_down != there {
         return Err("other processes were written down than there are".into());
     }
-    let bus = open(url, name).await?;
-    let views = Views::open(&bus, folder.join("views.db")).await?;
-    let projection = views.transactional(spending()).await?;
-    projection.caught_up().await?;
+    let hub = open(url, name).await?;
+    hub.spending(name).await?.caught_up().await?;
+    let customers = database.collection::<Document>("customers");
     let mut all = 0;
     for number in 0..CUSTOMERS {
         let customer = format!("customer-{number}");
@@ -193,27 +205,32 @@ async fn check(url: &str, name: &str, folder: &Path, database: &Database) -> Out
         while placed.advance().await? {
             wanted += u64::try_from(placed.deserialize_current()?.get_i64("amount")?)?;
         }
-        let document = views.get("customers", &customer).await?;
-        let found = document.map(|document| document.value.decode::<u64>()).transpose()?;
-        same(&customer, found.unwrap_or_default(), wanted)?;
+        let known = customers.find_one(doc! { "_id": &customer }).await?;
+        let spent = known.map(|customer| customer.get_i64("spent")).transpose()?;
+        same(&customer, u64::try_from(spent.unwrap_or_default())?, wanted)?;
         all += wanted;
     }
-    views.stop().await;
-    bus.close().await;
+    hub.views.stop().await;
+    hub.bus.close().await;
     Ok(all)
 }
 
-async fn open(url: &str, name: &str) -> Outcome<Bus> {
+async fn open(url: &str, name: &str) -> Outcome<Hub> {
     let url = url.replacen("/?", &format!("/{name}-bus?"), 1);
     let store = MongoStore::open(&url, MongoOptions::default()).await?;
+    let views_store = MongoViews::of(&store).await?;
     let options = BusOptions::default().hub_lease(Duration::from_secs(1));
-    Ok(Bus::with_store(Arc::new(store), options))
+    let bus = Bus::with_store(Arc::new(store), options);
+    // Only looking back at how views were in the past would need room there.
+    let scratch = std::env::temp_dir().join(format!("{name}.scratch"));
+    let views = Views::over(&bus, Arc::new(views_store.clone()), scratch);
+    Ok(Hub { bus, views, store: views_store })
 }
 
-fn start(name: &str, folder: &Path) -> Outcome<Child> {
+fn start(name: &str) -> Outcome<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     // When this process ends, so does the input of the worker, and the worker with it.
-    Ok(command.arg("work").arg(name).arg(folder).stdin(Stdio::piped()).spawn()?)
+    Ok(command.arg("work").arg(name).stdin(Stdio::piped()).spawn()?)
 }
 
 /// The processes that there are.
