@@ -6,8 +6,8 @@ use super::scope::{self, ScopeError};
 use crate::limits::RULES_MAX;
 
 /// What topics that hold copies of a topic's events are called, before and after its name: its dead
-/// letters, and its snapshot.
-const COPIES: [(&str, &str); 2] = [("dlq.", ""), ("", ".snapshot")];
+/// letters, its snapshot, and, as a pattern, what is written twice for readers of another version.
+const COPIES: [(&str, &str); 3] = [("dlq.", ""), ("", ".snapshot"), ("", ".*")];
 
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,21 +199,11 @@ impl Right {
         if action.area().is_some() {
             return false;
         }
-        let copies = COPIES.iter().any(|(before, after)| match resource {
-            Resource::Topic(topic, _) => {
-                let rest = topic.as_str().strip_prefix(before);
-                let original = rest.and_then(|rest| rest.strip_suffix(after));
-                let original = original.and_then(|name| Topic::new(name).ok());
-                original.is_some_and(|original| topics.matches(&original))
-            }
-            // A name that is too long for a pattern could still be one of those that are asked for.
-            Resource::Pattern(pattern, _) => {
-                let named = |name: &str| Pattern::new(&format!("{before}{name}{after}"));
-                let copies = named(topics.as_str()).or_else(|_| named("**"));
-                copies.is_ok_and(|copies| overlap(&copies, pattern))
-            }
+        let copies = match resource {
+            Resource::Topic(topic, _) => originals(topic).iter().any(|name| topics.matches(name)),
+            Resource::Pattern(pattern, _) => may_name_copies(pattern, topics),
             Resource::Server => false,
-        });
+        };
         copies && for_group(group, resource)
     }
 
@@ -244,6 +234,40 @@ impl Right {
             _ => false,
         }
     }
+}
+
+/// The topics that one may hold copies of: copies of copies, too.
+fn originals(topic: &Topic) -> Vec<Topic> {
+    let (mut found, mut next) = (Vec::new(), vec![topic.as_str()]);
+    while let Some(name) = next.pop() {
+        let version = name.rsplit_once('.').filter(|(_, last)| is_version(last));
+        let names =
+            [name.strip_prefix("dlq."), name.strip_suffix(".snapshot"), version.map(|(of, _)| of)];
+        next.extend(names.iter().flatten());
+        found.extend(names.iter().flatten().filter_map(|name| Topic::new(name).ok()));
+    }
+    found
+}
+
+/// Whether a segment is that of a version, such as `v2`.
+fn is_version(segment: &str) -> bool {
+    let digits = segment.strip_prefix('v').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a pattern may match topics that hold copies of those of another one.
+fn may_name_copies(pattern: &Pattern, of: &Pattern) -> bool {
+    let last = pattern.as_str().rsplit('.').next().unwrap_or_default();
+    COPIES.iter().any(|(before, after)| {
+        // What ends otherwise is no version of anything.
+        if *after == ".*" && !is_version(last) && !last.contains('*') {
+            return false;
+        }
+        // A name that is too long for a pattern could still be one of those that are asked for.
+        let named = |name: &str| Pattern::new(&format!("{before}{name}{after}"));
+        let copies = named(of.as_str()).or_else(|_| named("**"));
+        copies.is_ok_and(|copies| overlap(&copies, pattern))
+    })
 }
 
 fn on_topics(

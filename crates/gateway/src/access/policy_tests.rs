@@ -95,15 +95,23 @@ fn who_is_denied_a_topic_is_denied_its_snapshot_and_its_back_door() {
     let most = policy(&["subscribe:**", "publish:**"], &["subscribe:card", "publish:card"]);
     let may = |action, name: &str| most.allows(action, Resource::Topic(&topic(name), None));
     for action in [Action::Read, Action::Publish] {
-        for denied in ["card", "card.snapshot", "dlq.card"] {
+        for denied in
+            ["card", "card.snapshot", "dlq.card", "card.v2", "dlq.card.v2", "card.v10.snapshot"]
+        {
             assert!(!may(action, denied), "{denied}");
         }
-        for allowed in ["cards", "cards.snapshot", "dlq.cards", "card.paid", "snapshot"] {
+        let others = ["cards", "cards.snapshot", "dlq.cards", "card.paid", "snapshot"];
+        for allowed in others.into_iter().chain(["cards.v2", "card.v", "card.v2x", "card.paid.v2"])
+        {
             assert!(may(action, allowed), "{allowed}");
         }
+        let pattern = |name: &str| {
+            let pattern = Pattern::new(name).unwrap();
+            most.allows(action, Resource::Pattern(&pattern, None))
+        };
+        assert!(!pattern("card.v2") && !pattern("card.*") && !pattern("*.v2"));
+        assert!(pattern("card.paid") && pattern("cards.*") && pattern("card.paid.*"));
     }
-    let pattern = Pattern::new("card.*").unwrap();
-    assert!(!most.allows(Action::Read, Resource::Pattern(&pattern, None)));
 }
 
 #[test]
