@@ -15,6 +15,8 @@ mod outbox;
 
 mod changefeed;
 
+mod news;
+
 mod plans;
 
 mod hubs;
