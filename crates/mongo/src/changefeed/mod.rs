@@ -34,6 +34,8 @@ mod snapshot;
 
 mod stream;
 
+mod hold;
+
 mod runner;
 
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};
