@@ -16,6 +16,7 @@ use super::stream::{self, Begin, Break, Changes};
 use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use crate::views::is_row;
 
 /// How often somebody who has nothing to do looks whether that has changed.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
@@ -272,6 +273,7 @@ impl Hold<'_> {
         let mut events = Vec::new();
         let mut goes_on = true;
         let mut read = 0;
+        let mut has_rows = false;
         let broken = loop {
             if read >= self.feed.options.batch {
                 break None;
@@ -296,6 +298,7 @@ impl Hold<'_> {
                     return Err(Pause::Stop(reason).into());
                 }
             };
+            has_rows |= change.document.is_some_and(is_row);
             goes_on = self.apply(decision, &change, &mut events);
             if !goes_on {
                 break None;
@@ -309,6 +312,10 @@ impl Hold<'_> {
             self.advance(stream::token_of(changes));
         }
         self.tick(source).await?;
+        if has_rows {
+            // A view may have been made of it since the feed began: its deletes say nothing of that.
+            self.refuse(source).await?;
+        }
         Ok(goes_on && changes.is_alive())
     }
 

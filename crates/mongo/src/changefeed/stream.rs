@@ -13,6 +13,7 @@ use mongodb::options::{FullDocumentBeforeChangeType, FullDocumentType};
 use super::decide::Images;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, code_of, describe};
+use crate::views::VIEWS;
 use promethean::changefeed::ClusterTime;
 
 /// Where a stream begins.
@@ -130,6 +131,21 @@ pub(super) async fn oldest(cluster: &Cluster) -> Option<ClusterTime> {
     first.get_timestamp("ts").ok().map(super::cluster_time)
 }
 
+/// The views that are collections of the database.
+async fn views(cluster: &Cluster) -> Result<Vec<String>, Fault> {
+    let views = cluster.database.collection::<Document>(VIEWS);
+    let reading = async {
+        let mut cursor = views.find(doc! {}).projection(doc! { "_id": 1 }).await?;
+        let mut names = Vec::new();
+        while cursor.advance().await? {
+            let view = cursor.deserialize_current()?;
+            names.extend(view.get_str("_id").ok().map(str::to_owned));
+        }
+        Ok(names)
+    };
+    cluster.ask(reading).await
+}
+
 /// Whether the collection keeps documents as they were before and after changes; and why it is
 /// none to feed from, if it is none.
 pub(super) async fn survey(
@@ -137,7 +153,9 @@ pub(super) async fn survey(
     collection: &str,
 ) -> Result<(Images, Option<String>), Fault> {
     let names = cluster.ask(cluster.database.list_collection_names()).await?;
-    let refusal = super::guard::refuse(collection, &names);
+    let has_views = names.iter().any(|name| name == VIEWS);
+    let views = if has_views { views(cluster).await? } else { Vec::new() };
+    let refusal = super::guard::refuse(collection, &names, &views);
     let found = cluster
         .ask(
             cluster
