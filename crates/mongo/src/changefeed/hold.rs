@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mongodb::Collection;
-use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::raw::{RawDocument, RawDocumentBuf};
 use promethean::changefeed::{ClusterTime, Feed, FeedsError, Gap, Phase, Recovery, Status, Wanted};
 use promethean::store::SaveError;
 use promethean_event::NewEvent;
 
-use super::change::Change;
-use super::decide::{Decision, Images, decide, of_oversize, of_snapshot};
+use super::change::{Change, Images};
+use super::decide::{Decision, decide, of_snapshot};
 use super::runner::Changefeed;
 use super::snapshot;
 use super::stream::{self, Begin, Break, Changes};
@@ -250,7 +250,8 @@ impl Hold<'_> {
         let Phase::Stream { since, ref token, .. } = self.status.phase else { return Ok(()) };
         let token = token.clone();
         let begin = Begin { since, token: token.as_deref() };
-        let next = stream::next_without_document(&source.cluster, &source.collection, &begin).await;
+        let Source { cluster, collection, images, .. } = source;
+        let next = stream::next_without_document(cluster, collection, &begin, *images).await;
         let next = match next {
             Ok(next) => next,
             Err(Break::Lost) => return Err(Pause::Lost),
@@ -260,8 +261,11 @@ impl Hold<'_> {
             Err(Break::Fault(fault)) => return Err(fault.into()),
         };
         let Some(raw) = next else { return Ok(()) };
-        let change = Change::read(&raw).map_err(|why| Pause::Stop(why.to_owned()))?;
-        let decision = of_oversize(&source.feed, &change).map_err(Pause::Stop)?;
+        let change = Change::read(&raw, source.images);
+        let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
+        let found = source.look_up(&change).await?;
+        complete(&mut change, found.as_deref());
+        let decision = decide(&source.feed, &change).map_err(Pause::Stop)?;
         let mut events = Vec::new();
         self.apply(decision, &change, &mut events);
         self.publish(events).await?;
@@ -287,10 +291,14 @@ impl Hold<'_> {
                 Some(Ok(Some(next))) => next,
             };
             read += 1;
-            let change = Change::read(&next).map_err(|why| Pause::Stop(why.to_owned()));
-            let change = change?;
-            let decided = decide(&source.feed, source.images, &change);
-            let decision = match decided {
+            let change = Change::read(&next, source.images);
+            let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
+            let found = match source.missing_image(&change).await {
+                Ok(found) => found,
+                Err(fault) => break Some(Break::Fault(fault)),
+            };
+            complete(&mut change, found.as_deref());
+            let decision = match decide(&source.feed, &change) {
                 Ok(decision) => decision,
                 Err(reason) => {
                     // What was read before it is published first.
@@ -345,6 +353,35 @@ impl Hold<'_> {
         if let (Phase::Stream { token, .. }, Some(reached)) = (&mut self.status.phase, reached) {
             *token = Some(reached);
         }
+    }
+}
+
+impl Source {
+    /// The document that an update came without though images are kept, if it is still there. Where
+    /// none are kept the server itself has looked.
+    async fn missing_image(&self, change: &Change<'_>) -> Result<Option<RawDocumentBuf>, Fault> {
+        match self.images {
+            Images::Kept => self.look_up(change).await,
+            Images::LookedUp => Ok(None),
+        }
+    }
+
+    /// The document of a change that came without it, if it is still there.
+    async fn look_up(&self, change: &Change<'_>) -> Result<Option<RawDocumentBuf>, Fault> {
+        match change.id {
+            Some(id) if change.lacks_document() => {
+                snapshot::look_up(&self.cluster, &self.collection, (id, change.at)).await
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Adds the document that was found.
+fn complete<'a>(change: &mut Change<'a>, found: Option<&'a RawDocument>) {
+    if let Some(found) = found {
+        change.document = Some(found);
+        change.is_looked_up = true;
     }
 }
 

@@ -10,7 +10,7 @@ use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::Error;
 use mongodb::options::{FullDocumentBeforeChangeType, FullDocumentType};
 
-use super::decide::Images;
+use super::change::Images;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, code_of, describe};
 use crate::views::VIEWS;
@@ -80,16 +80,34 @@ pub(super) async fn open(
     Ok(opened?.with_type())
 }
 
-/// The next change without its document, which is too large.
+/// The next change without its document, because of which it was too large; with the one before it,
+/// where that is kept and not too large as well.
 pub(super) async fn next_without_document(
     cluster: &Cluster,
     collection: &Collection<RawDocumentBuf>,
     begin: &Begin<'_>,
+    images: Images,
 ) -> Result<Option<RawDocumentBuf>, Break> {
-    let without = doc! { "$project": {
-        "fullDocument": 0, "fullDocumentBeforeChange": 0, "updateDescription": 0,
-    } };
-    let watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
+    if images == Images::Kept {
+        let with_before = next_slim(cluster, collection, begin, true).await;
+        if !matches!(with_before, Err(Break::Oversize)) {
+            return with_before;
+        }
+    }
+    next_slim(cluster, collection, begin, false).await
+}
+
+async fn next_slim(
+    cluster: &Cluster,
+    collection: &Collection<RawDocumentBuf>,
+    begin: &Begin<'_>,
+    with_before: bool,
+) -> Result<Option<RawDocumentBuf>, Break> {
+    let without = doc! { "$project": { "fullDocument": 0, "updateDescription": 0 } };
+    let mut watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
+    if with_before {
+        watch = watch.full_document_before_change(FullDocumentBeforeChangeType::WhenAvailable);
+    }
     let watch = match begin.token {
         Some(token) => watch.start_after(resume_token(token)?),
         None => watch.start_at_operation_time(super::timestamp(begin.since)),
