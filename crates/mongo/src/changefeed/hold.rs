@@ -48,6 +48,10 @@ pub(super) enum Pause {
     LookAgain,
     /// Something is away: look again after a while.
     Fault(String),
+    /// The same, and the feed's record says so.
+    Noted,
+    /// The same as the last time.
+    Still,
     /// It cannot go on like this.
     Stop(String),
     Lost,
@@ -101,8 +105,9 @@ impl Hold<'_> {
         }
         let oldest = stream::oldest(&source.cluster).await;
         self.status.oplog_headroom_seconds = oldest
-            .zip(self.status.reached)
-            .map(|(oldest, reached)| u64::from(reached.seconds.saturating_sub(oldest.seconds)));
+            .zip(place(&self.status.phase))
+            .map(|(oldest, place)| u64::from(place.seconds.saturating_sub(oldest.seconds)));
+        self.status.trouble = None;
         self.save().await?;
         let wanted = self.feed.feeds.wanted(&self.feed.name).await?;
         if wanted.map(|wanted| wanted.value).as_ref() != Some(&self.wanted) {
@@ -112,6 +117,9 @@ impl Hold<'_> {
     }
 
     pub(super) async fn work(&mut self, source: &Source) -> Result<(), Pause> {
+        if self.wanted.paused {
+            return self.stand_by(source).await;
+        }
         if let Some(recovery) = self.wanted.recover {
             self.recover(source, recovery).await?;
             self.feed.feeds.recovered(&self.feed.name).await?;
@@ -374,6 +382,20 @@ impl Source {
             }
             _ => Ok(None),
         }
+    }
+}
+
+/// Where a feed stands in the server's history. By the token, not by the last change: a quiet
+/// collection has none, however far its stream was read.
+fn place(phase: &Phase) -> Option<ClusterTime> {
+    match phase {
+        Phase::New => None,
+        Phase::Snapshot { since, .. } => Some(*since),
+        Phase::Stream { since, token, .. } => {
+            Some(token.as_deref().and_then(stream::time_of).unwrap_or(*since))
+        }
+        Phase::Lost { gap, .. } => gap.from,
+        Phase::Stopped { before, .. } => place(before),
     }
 }
 

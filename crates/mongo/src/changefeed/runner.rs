@@ -58,6 +58,9 @@ pub struct Changefeed {
 
 /// The wait before something that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// The same for what fails as it did before: a refused login is not put right within a second, and
+/// every attempt is a line in somebody's log.
+const RETRY_STILL: Duration = Duration::from_secs(5);
 
 impl Changefeed {
     /// An instance of a feed.
@@ -98,29 +101,34 @@ impl Changefeed {
 
     async fn drive(&self) {
         let mut seen: Option<(u64, Stopwatch)> = None;
+        // What was said last of a store that is away: once, not with every attempt.
+        let mut told = None;
         loop {
-            let wanted = match self.feeds.wanted(&self.name).await {
-                Ok(Some(wanted)) => wanted.value,
+            let turned = match self.feeds.wanted(&self.name).await {
+                Ok(Some(wanted)) => self.turn(wanted.value, &mut seen).await,
                 Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!(feed = self.name, %error, "its record cannot be read");
+                Err(error) => Err(error.into()),
+            };
+            let wait = match turned {
+                // What stops a feed is in its record.
+                Ok(()) | Err(Pause::LookAgain | Pause::Stop(_) | Pause::Lost) => LOOK,
+                Err(Pause::Noted) => RETRY,
+                Err(Pause::Still) => RETRY_STILL,
+                Err(Pause::Fault(error)) => {
+                    if told.as_ref() != Some(&error) {
+                        tracing::warn!(
+                            feed = self.name,
+                            error,
+                            "a changefeed waits for its record"
+                        );
+                    }
+                    told = Some(error);
                     tokio::time::sleep(RETRY).await;
                     continue;
                 }
             };
-            if wanted.paused {
-                tokio::time::sleep(LOOK).await;
-                continue;
-            }
-            match self.turn(wanted, &mut seen).await {
-                Ok(()) | Err(Pause::LookAgain) => tokio::time::sleep(LOOK).await,
-                Err(Pause::Fault(error)) => {
-                    tracing::warn!(feed = self.name, error, "a changefeed waits");
-                    tokio::time::sleep(RETRY).await;
-                }
-                // Noted in its record where they happen.
-                Err(Pause::Stop(_) | Pause::Lost) => tokio::time::sleep(LOOK).await,
-            }
+            told = None;
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -141,42 +149,71 @@ impl Changefeed {
                 return Ok(());
             }
         }
-        let source = self.connect(&wanted).await?;
-        let mut hold = self.take(wanted, &source, found).await?;
-        let worked = hold.work(&source).await;
-        let reason = match worked {
-            Err(Pause::Stop(reason)) => reason,
-            Err(Pause::Lost) => return hold.lose(&source).await,
-            other => return other,
+        let found = found.unwrap_or(Versioned { value: new_status(), version: 0 });
+        if wanted.paused && found.value.phase == Phase::New {
+            // It begins when it is resumed, with what is there then.
+            return Ok(());
+        }
+        let (source, phase) = match self.reach(&wanted, &found.value.phase).await {
+            Ok(reached) => reached,
+            Err(Pause::Fault(why)) => return self.note(found, why).await,
+            Err(other) => return Err(other),
         };
-        tracing::error!(feed = self.name, reason, "a changefeed has stopped");
-        hold.halt(reason).await
+        let mut hold = self.take(wanted, found, phase).await?;
+        match hold.work(&source).await {
+            Err(Pause::Stop(reason)) => {
+                tracing::error!(feed = self.name, reason, "a changefeed has stopped");
+                hold.halt(reason).await
+            }
+            Err(Pause::Lost) => hold.lose(&source).await,
+            // From where it was saved: what it has read since may not be published.
+            Err(Pause::Fault(why)) => {
+                let saved = Versioned { value: hold.saved, version: hold.version };
+                self.note(saved, why).await
+            }
+            other => other,
+        }
     }
 
-    async fn connect(&self, wanted: &Wanted) -> Result<Source, Pause> {
+    /// Has the record say why the feed does not run, and leaves it to whoever comes further.
+    async fn note(&self, found: Versioned<Status>, why: String) -> Result<(), Pause> {
+        let Versioned { value: mut status, version } = found;
+        let is_known = status.trouble.as_ref() == Some(&why);
+        if !is_known {
+            tracing::warn!(feed = self.name, error = why, "a changefeed waits");
+        }
+        if !is_known || !status.owner.is_empty() {
+            status.owner.clear();
+            status.trouble = Some(why);
+            self.feeds.save(&self.name, &status, version).await?;
+        }
+        Err(if is_known { Pause::Still } else { Pause::Noted })
+    }
+
+    /// Connects; and tells what a feed does that comes so far for the first time.
+    async fn reach(&self, wanted: &Wanted, phase: &Phase) -> Result<(Source, Phase), Pause> {
         let definition = &wanted.definition;
         let feed = definition.feed(&self.name).map_err(|error| Pause::Fault(error.to_string()))?;
         let client = Client::with_uri_str(&definition.url).await.map_err(Fault::from)?;
         let cluster = Cluster::over(&client.database(&feed.database));
         let collection = cluster.database.collection(&feed.collection);
         let (images, _) = stream::survey(&cluster, &feed.collection).await?;
-        Ok(Source { feed, cluster, collection, images })
+        let now = stream::now(&cluster).await?;
+        let phase = match phase {
+            Phase::New => first_phase(feed.snapshot, now, 0),
+            other => other.clone(),
+        };
+        Ok((Source { feed, cluster, collection, images }, phase))
     }
 
     async fn take(
         &self,
         wanted: Wanted,
-        source: &Source,
-        found: Option<Versioned<Status>>,
+        found: Versioned<Status>,
+        phase: Phase,
     ) -> Result<Hold<'_>, Pause> {
-        let (mut status, version) = match found {
-            Some(found) => (found.value, found.version),
-            None => {
-                let since = stream::now(&source.cluster).await?;
-                let phase = first_phase(source.feed.snapshot, since, 0);
-                (new_status(phase), 0)
-            }
-        };
+        let Versioned { value: mut status, version } = found;
+        status.phase = phase;
         if status.owner != self.me {
             status.owner.clone_from(&self.me);
             status.epoch += 1;
@@ -234,16 +271,17 @@ const fn first_phase(snapshot: bool, since: ClusterTime, run: u64) -> Phase {
     }
 }
 
-const fn new_status(phase: Phase) -> Status {
+const fn new_status() -> Status {
     Status {
         owner: String::new(),
         epoch: 0,
         beat: 0,
-        phase,
+        phase: Phase::New,
         reached: None,
         published: 0,
         left_out: 0,
         oplog_headroom_seconds: None,
+        trouble: None,
         alarm: None,
         gap: None,
     }

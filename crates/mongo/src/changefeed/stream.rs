@@ -132,6 +132,16 @@ pub(super) fn token_of(changes: &Changes) -> Option<String> {
     token.get_str("_data").ok().map(str::to_owned)
 }
 
+/// The time that a token stands for. Its text begins with the byte 0x82, which is the kind of a
+/// timestamp, and the timestamp; of one that does not, nothing is known.
+pub(super) fn time_of(token: &str) -> Option<ClusterTime> {
+    let number = |range: std::ops::Range<usize>| u32::from_str_radix(token.get(range)?, 16).ok();
+    if token.get(..2) != Some("82") {
+        return None;
+    }
+    Some(ClusterTime { seconds: number(2..10)?, increment: number(10..18)? })
+}
+
 /// The server's time.
 pub(super) async fn now(cluster: &Cluster) -> Result<ClusterTime, Fault> {
     let hello = cluster.ask(cluster.database.run_command(doc! { "hello": 1 })).await?;
@@ -188,4 +198,19 @@ pub(super) async fn survey(
         .and_then(|options| options.get_document("changeStreamPreAndPostImages").ok())
         .is_some_and(|images| images.get_bool("enabled").unwrap_or(false));
     Ok((if images { Images::Kept } else { Images::LookedUp }, refusal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_tell_their_time() {
+        let time = ClusterTime { seconds: 0x65f0_1234, increment: 7 };
+        assert_eq!(time_of("8265F01234000000072B042C0100296E5A"), Some(time));
+        assert_eq!(time_of("8265F0123400000007"), Some(time));
+        for other in ["", "82", "8265F01234000000", "9265F0123400000007", "82zzzzzzzz00000007"] {
+            assert_eq!(time_of(other), None, "{other}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 mod images;
 
+mod standing;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -508,34 +510,6 @@ fn a_feed_that_stops_goes_on_with_what_it_had_not_published() {
             events.iter().map(|event| event.key.as_ref().unwrap().as_str()).collect();
         assert_eq!(keys, ["1", "2", "3"]);
         stage.end(running).await;
-    });
-}
-
-#[test]
-fn a_feed_is_paused_resumed_and_removed() {
-    wait_for(async {
-        let stage = Stage::new().await;
-        stage.items.insert_one(doc! { "_id": 0 }).await.unwrap();
-        stage.declare(|_| {}).await;
-        let running = stage.start(options());
-        stage.until_streaming().await;
-        stage.feeds.pause("items").await.unwrap();
-        // Its record rests when it has noticed.
-        let rests = async || {
-            let before = stage.status().await.unwrap().beat;
-            tokio::time::sleep(Duration::from_millis(600)).await;
-            stage.status().await.unwrap().beat == before
-        };
-        stage.until("it rests", rests).await;
-        stage.items.insert_one(doc! { "_id": 1 }).await.unwrap();
-        assert_eq!(stage.events().await.len(), 1);
-        stage.feeds.resume("items", None).await.unwrap();
-        stage.until_events(2).await;
-        stage.feeds.remove("items").await.unwrap();
-        assert_eq!(running.task.await.unwrap(), FeedEnd::Removed);
-        let unknown = stage.feeds.pause("items").await;
-        assert!(matches!(unknown, Err(FeedsError::Unknown(_))));
-        drop_database(stage.database.name()).await;
     });
 }
 
