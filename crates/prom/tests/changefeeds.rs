@@ -139,6 +139,39 @@ fn a_feed_that_is_refused_says_so_in_the_list() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// Ids of others are no UUIDs: what they caused still names them.
+#[test]
+fn a_collection_of_events_is_imported_with_its_causes() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = format!("test-{}", promethean_event::EventId::generate());
+    runtime.block_on(async {
+        let client = Client::with_uri_str(mongo_url()).await.unwrap();
+        let events = client.database(&database).collection::<Document>("events");
+        let old = [
+            doc! { "id": "e-2", "ts": 2_i64, "topic": "shop.orders", "caused_by": ["e-1"],
+            "sid": "s-1", "headers": { "x-attempt": 3 }, "payload": { "n": 2 } },
+            doc! { "id": "e-1", "ts": 1_i64, "topic": "shop.carts", "payload": { "n": 1 } },
+        ];
+        events.insert_many(old).await.unwrap();
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (data, url) = (data.to_str().unwrap(), mongo_url());
+    let collection = format!("{database}.events");
+    let import = ["import", &url, "--collection", &collection, "--data", data];
+    let imported = json_lines(&import);
+    assert_eq!((&imported[0]["added"], &imported[0]["duplicates"]), (&2.into(), &0.into()));
+    let again = json_lines(&import);
+    assert_eq!((&again[0]["added"], &again[0]["duplicates"]), (&0.into(), &2.into()));
+    let carts = json_lines(&["export", "shop.carts", "--data", data]);
+    let orders = json_lines(&["export", "shop.orders", "--data", data]);
+    assert_eq!(orders[0]["caused_by"][0], carts[0]["id"]);
+    assert_eq!(orders[0]["headers"]["x-attempt"], "3");
+    assert!(orders[0]["sid"].is_string());
+    assert_eq!(orders[0]["payload"]["n"], 2);
+    drop_database(&runtime, &database);
+}
+
 #[test]
 fn a_collection_is_fed_through_a_kill_and_the_counts_are_right() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
