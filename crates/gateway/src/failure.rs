@@ -274,7 +274,9 @@ impl From<FeedsError> for Rejection {
             FeedsError::Name(_) | FeedsError::Definition(_) => {
                 Self::new(Code::BadRequest, error.to_string())
             }
-            FeedsError::Lost(_) => Self::new(Code::Conflict, error.to_string()),
+            FeedsError::Lost(_) | FeedsError::NotLost(_) => {
+                Self::new(Code::Conflict, error.to_string())
+            }
             FeedsError::Read(error) => error.into(),
             FeedsError::Save(error) => error.into(),
             _ => Self::plain(Code::Internal),

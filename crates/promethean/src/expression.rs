@@ -2,9 +2,10 @@
 //! and documents of views, maps of a replay, reducers.
 //!
 //! The evaluator has no limit of steps, so the work is bounded before it begins: the length and
-//! nesting of an expression, the size of the values, and no loop inside a loop.
+//! nesting of an expression, the size of what it sees of the values, and no loop inside a loop.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::{EntryExpr, Expr};
@@ -22,7 +23,19 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()
 pub struct Formula {
     source: String,
     names: &'static [&'static str],
+    /// In the order of the names.
+    sights: Arc<[Sight]>,
     tree: Arc<IdedExpr>,
+}
+
+/// What an expression sees of a value. Only that is converted and counts for the limit, so that a
+/// large document does not stop an expression over one field of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sight {
+    Nothing,
+    /// Members of it, by `value.member`.
+    Members(BTreeSet<String>),
+    Whole,
 }
 
 /// Why an expression is refused.
@@ -42,7 +55,10 @@ impl Formula {
             let known = names.join(", ");
             return Err(refused(format!("there is no {name:?}; there are: {known}")));
         }
-        Ok(Self { source: source.to_owned(), names, tree: Arc::new(tree) })
+        let mut sights = vec![Sight::Nothing; names.len()];
+        look(&tree, names, &mut sights);
+        let (sights, tree) = (sights.into(), Arc::new(tree));
+        Ok(Self { source: source.to_owned(), names, sights, tree })
     }
 
     /// The expression as it was written.
@@ -52,17 +68,94 @@ impl Formula {
 
     /// What it makes of values, in the order of their names.
     pub fn evaluate(&self, values: &[&Value]) -> Result<Value, String> {
+        let values = self.sights.iter().zip(values).map(|(sight, value)| sight.of(value));
+        let values: Vec<_> = values.collect();
         let bytes: usize = values.iter().map(|value| weight(value)).sum();
         if bytes > CONVERT_VALUE_BYTES_MAX {
             return Err(format!("the value has about {bytes} bytes, too many to convert"));
         }
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-        for (name, value) in self.names.iter().zip(values) {
+        for (name, value) in self.names.iter().zip(&values) {
             context.add_variable_from_value(*name, to_cel(value));
         }
         match cel::Value::resolve(&self.tree, &context) {
             Ok(result) => to_json(&result),
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Sight {
+    /// As much of a value as is seen.
+    fn of<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        match (self, value) {
+            (Self::Nothing, _) => Cow::Owned(Value::Null),
+            (Self::Members(members), Value::Object(object)) => {
+                let seen = object.iter().filter(|(name, _)| members.contains(*name));
+                let seen = seen.map(|(name, value)| (name.clone(), value.clone()));
+                Cow::Owned(Value::Object(seen.collect()))
+            }
+            // What has no members: the expression fails by it as it is.
+            (Self::Members(_) | Self::Whole, _) => Cow::Borrowed(value),
+        }
+    }
+
+    fn add(&mut self, member: Option<&str>) {
+        match (&mut *self, member) {
+            (Self::Whole, _) => {}
+            (_, None) => *self = Self::Whole,
+            (Self::Members(members), Some(member)) => {
+                members.insert(member.to_owned());
+            }
+            (Self::Nothing, Some(member)) => {
+                *self = Self::Members(BTreeSet::from([member.to_owned()]));
+            }
+        }
+    }
+}
+
+/// Notes what an expression sees. A loop's variable may have the name of a value: then more is
+/// noted than is seen, which does no harm.
+fn look(tree: &IdedExpr, names: &[&str], sights: &mut [Sight]) {
+    let mut see = |name: &str, member: Option<&str>| {
+        let at = names.iter().position(|known| *known == name);
+        if let Some(sight) = at.and_then(|at| sights.get_mut(at)) {
+            sight.add(member);
+        }
+    };
+    match &tree.expr {
+        Expr::Ident(name) => see(name, None),
+        Expr::Select(select) => match &select.operand.expr {
+            Expr::Ident(name) => see(name, Some(&select.field)),
+            _ => look(&select.operand, names, sights),
+        },
+        Expr::Call(call) => {
+            let target = call.target.iter().map(|target| &**target);
+            target.chain(&call.args).for_each(|part| look(part, names, sights));
+        }
+        Expr::Comprehension(each) => {
+            look(&each.iter_range, names, sights);
+            for part in [&each.accu_init, &each.loop_cond, &each.loop_step, &each.result] {
+                look(part, names, sights);
+            }
+        }
+        Expr::List(list) => list.elements.iter().for_each(|part| look(part, names, sights)),
+        Expr::Map(map) => {
+            map.entries.iter().for_each(|entry| look_at_entry(&entry.expr, names, sights));
+        }
+        Expr::Struct(made) => {
+            made.entries.iter().for_each(|entry| look_at_entry(&entry.expr, names, sights));
+        }
+        Expr::Unspecified | Expr::Literal(_) => {}
+    }
+}
+
+fn look_at_entry(entry: &EntryExpr, names: &[&str], sights: &mut [Sight]) {
+    match entry {
+        EntryExpr::StructField(field) => look(&field.value, names, sights),
+        EntryExpr::MapEntry(entry) => {
+            look(&entry.key, names, sights);
+            look(&entry.value, names, sights);
         }
     }
 }
@@ -292,5 +385,33 @@ mod tests {
         let formula = Formula::compile("payload.n * 2 + key", names).unwrap();
         assert_eq!(formula.evaluate(&[&json!({"n": 3}), &json!(1)]), Ok(json!(7)));
         assert!(formula.evaluate(&[&json!({}), &json!(1)]).is_err());
+    }
+
+    /// One large member stopped whatever was to be said of the others.
+    #[test]
+    fn what_an_expression_does_not_see_may_be_large() {
+        let names: &[&str] = &["document", "before"];
+        let large = "x".repeat(CONVERT_VALUE_BYTES_MAX);
+        let document = json!({ "n": 1, "inner": { "a": [2, 3] }, "list": [4], "text": large });
+        let evaluate = |source: &str| {
+            let formula = Formula::compile(source, names).unwrap();
+            formula.evaluate(&[&document, &document])
+        };
+        for (source, expected) in [
+            ("document.n + before.n", json!(2)),
+            ("document.inner.a[1]", json!(3)),
+            ("document.list.map(x, x + document.n)", json!([5])),
+            ("{'a': has(document.inner), 'b': has(document.no)}", json!({"a": true, "b": false})),
+            ("[before.n, size(document.list)]", json!([1, 1])),
+            ("1", json!(1)),
+        ] {
+            assert_eq!(evaluate(source), Ok(expected), "{source}");
+        }
+        for source in ["document", "document['n']", "size(document.text)", "document == before"] {
+            assert!(evaluate(source).is_err_and(|why| why.contains("too many")), "{source}");
+        }
+        assert!(evaluate("document.no").is_err_and(|why| why.contains("no")), "it is not there");
+        let null = Formula::compile("document.n", names).unwrap();
+        assert!(null.evaluate(&[&json!(null), &json!(null)]).is_err());
     }
 }

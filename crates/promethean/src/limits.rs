@@ -68,7 +68,7 @@ pub const HOP_OPERATIONS_MAX: usize = 500;
 pub const EXPRESSION_BYTES_MAX: usize = 1024;
 /// Most brackets and signs in an expression: they bound how deep it is.
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
-/// Largest value that is converted.
+/// Largest value that is converted; of a document, the members that an expression names.
 pub const CONVERT_VALUE_BYTES_MAX: usize = 64 * 1024;
 /// How often a registration that others were faster than is tried again.
 pub const REGISTER_ATTEMPTS_MAX: usize = 32;

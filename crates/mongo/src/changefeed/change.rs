@@ -5,6 +5,16 @@ use mongodb::bson::raw::{RawBsonRef, RawDocument};
 use crate::document::unsigned;
 use promethean::changefeed::ClusterTime;
 
+/// Where the documents of updates come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Images {
+    /// The collection keeps them, as a rule: not those from before it began to or after it ceased,
+    /// nor those that have expired.
+    Kept,
+    /// The server looks them up when the change is read.
+    LookedUp,
+}
+
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
@@ -47,12 +57,14 @@ pub(super) struct Change<'a> {
     /// The `_id` of the document.
     pub(super) id: Option<RawBsonRef<'a>>,
     pub(super) document: Option<&'a RawDocument>,
+    /// The document is the one that was there when the change was read.
+    pub(super) is_looked_up: bool,
     pub(super) before: Option<&'a RawDocument>,
 }
 
 impl<'a> Change<'a> {
     /// Reads it; the reason, if it is none.
-    pub(super) fn read(raw: &'a RawDocument) -> Result<Self, &'static str> {
+    pub(super) fn read(raw: &'a RawDocument, images: Images) -> Result<Self, &'static str> {
         let part = |name: &str| raw.get(name).ok().flatten();
         let document = |name: &str| part(name).and_then(RawBsonRef::as_document);
         let token = document("_id").and_then(|id| id.get_str("_data").ok());
@@ -76,7 +88,13 @@ impl<'a> Change<'a> {
             millis: millis.map(|time| unsigned(time.timestamp_millis())),
             id,
             document: document("fullDocument"),
+            is_looked_up: op == Op::Update && images == Images::LookedUp,
             before: document("fullDocumentBeforeChange"),
         })
+    }
+
+    /// Whether there was a document after it that it does not tell.
+    pub(super) const fn lacks_document(&self) -> bool {
+        matches!(self.op, Op::Insert | Op::Update | Op::Replace) && self.document.is_none()
     }
 }

@@ -21,18 +21,8 @@ pub const HEADER_CLUSTER_TIME: &str = "x-mongo-cluster-time";
 /// `looked-up` if the document is the one that MongoDB had when the change was read, which may be
 /// newer than the change.
 pub const HEADER_DOCUMENT: &str = "x-mongo-document";
-/// Bytes of a document that is too large for an event, if they are known, or `unknown`: the payload
-/// holds nothing but its `_id`.
+/// Bytes of a document that is too large for an event: the payload holds nothing but its `_id`.
 pub const HEADER_OVERSIZE: &str = "x-mongo-oversize";
-
-/// Where the documents of updates come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Images {
-    /// The collection keeps them.
-    Kept,
-    /// They are looked up when the change is read.
-    LookedUp,
-}
 
 /// What becomes of a change.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,17 +46,17 @@ struct Origin<'a> {
 }
 
 /// Decides on a change. An error is a reason to stop: nothing is left out because of it.
-pub(super) fn decide(feed: &Feed, images: Images, change: &Change<'_>) -> Result<Decision, String> {
+pub(super) fn decide(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
     match change.op {
         Op::Drop => Ok(Decision::Alarm(format!("the collection was dropped at {}", change.at))),
         Op::Rename => Ok(Decision::Alarm(format!("the collection was renamed at {}", change.at))),
         Op::Invalidate => Ok(Decision::BeginAnew),
         Op::Other => Ok(Decision::LeaveOut),
-        Op::Insert | Op::Update | Op::Replace | Op::Delete => decide_document(feed, images, change),
+        Op::Insert | Op::Update | Op::Replace | Op::Delete => decide_document(feed, change),
     }
 }
 
-fn decide_document(feed: &Feed, images: Images, change: &Change<'_>) -> Result<Decision, String> {
+fn decide_document(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
     let id = change.id.ok_or("a change of a document has no _id")?;
     if guard::is_ours(change.document.or(change.before)) {
         return Ok(Decision::LeaveOut);
@@ -103,7 +93,7 @@ fn decide_document(feed: &Feed, images: Images, change: &Change<'_>) -> Result<D
     }
     let document = change.document.filter(|_| !is_delete && !has_left);
     let mut event = event(feed, &values, (id, document), &origin)?;
-    if change.op == Op::Update && images == Images::LookedUp && document.is_some() {
+    if change.is_looked_up && document.is_some() {
         insert(&mut event.headers, HEADER_DOCUMENT, "looked-up")?;
     }
     Ok(Decision::Publish(Box::new(event)))
@@ -134,27 +124,6 @@ pub(super) fn of_snapshot(
         domain: "mongo changefeed snapshot",
     };
     event(feed, &values, (id, Some(document)), &origin).map(Some)
-}
-
-/// The event of a change that is too large to be read with its document.
-pub(super) fn of_oversize(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
-    let is_document = matches!(change.op, Op::Insert | Op::Update | Op::Replace);
-    let Some(id) = change.id.filter(|_| is_document) else {
-        return decide(feed, Images::LookedUp, change);
-    };
-    let op = change.op.name();
-    let origin = Origin {
-        op,
-        at: change.at,
-        ts: change.millis.unwrap_or(change.at.millis()),
-        seed: change.token.as_bytes(),
-        domain: "mongo changefeed",
-    };
-    let values = Values::of(None, None, id, op)?;
-    let mut event = event(feed, &values, (id, None), &origin)?;
-    event.payload = stub(id)?;
-    insert(&mut event.headers, HEADER_OVERSIZE, "unknown")?;
-    Ok(Decision::Publish(Box::new(event)))
 }
 
 fn event(
@@ -278,6 +247,7 @@ mod tests {
     use mongodb::bson::raw::RawDocumentBuf;
     use mongodb::bson::{Timestamp as Stamp, rawdoc};
 
+    use super::super::change::Images;
     use super::*;
     use promethean::changefeed::Definition;
 
@@ -309,7 +279,7 @@ mod tests {
 
     fn decided(feed: &Feed, op: &str, parts: &RawDocumentBuf) -> Result<Decision, String> {
         let raw = raw(op, parts);
-        decide(feed, Images::LookedUp, &Change::read(&raw).unwrap())
+        decide(feed, &Change::read(&raw, Images::LookedUp).unwrap())
     }
 
     fn published(decision: Result<Decision, String>) -> NewEvent {

@@ -15,7 +15,8 @@
 //!
 //! **A delete is a tombstone** of the document's key. An update carries the document: as it was
 //! right after the change if the collection keeps post-images; otherwise as MongoDB looks it up,
-//! which may be newer, and the header [`HEADER_DOCUMENT`] says so.
+//! which may be newer, and the header [`HEADER_DOCUMENT`] says so. An image that is not there, and
+//! the document of a change that is too large to be sent, are looked up here.
 //!
 //! **Lost history stops a feed**, with the gap in its record, until somebody says how to go on
 //! ([`promethean::changefeed::Recovery`]).
@@ -33,6 +34,8 @@ mod guard;
 mod snapshot;
 
 mod stream;
+
+mod hold;
 
 mod runner;
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::raw::{RawBsonRef, RawDocumentBuf};
 use mongodb::bson::{Document, RawDocument, doc};
 use mongodb::{ClientSession, Collection};
 
@@ -50,6 +50,20 @@ pub(super) async fn page(
 
 fn id(document: &RawDocument) -> Option<mongodb::bson::Bson> {
     document.get("_id").ok().flatten().and_then(|id| mongodb::bson::Bson::try_from(id).ok())
+}
+
+/// The document of an `_id` as it is now, or at least was at a moment; none if it is gone.
+pub(super) async fn look_up(
+    cluster: &Cluster,
+    collection: &Collection<RawDocumentBuf>,
+    (id, since): (RawBsonRef<'_>, ClusterTime),
+) -> Result<Option<RawDocumentBuf>, Fault> {
+    let mut session = session(cluster, since).await?;
+    let id = mongodb::bson::Bson::try_from(id);
+    let id = id.map_err(|_| Fault::Refused("MongoDB sent an _id that is none".into()))?;
+    // Not as it is: an `_id` that is a document could be taken for a condition.
+    let by_id = doc! { "_id": { "$eq": id } };
+    cluster.ask(collection.find_one(by_id).session(&mut session)).await
 }
 
 /// The place of a document, to go on after it.

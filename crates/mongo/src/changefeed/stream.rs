@@ -10,9 +10,10 @@ use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::Error;
 use mongodb::options::{FullDocumentBeforeChangeType, FullDocumentType};
 
-use super::decide::Images;
+use super::change::Images;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, code_of, describe};
+use crate::views::VIEWS;
 use promethean::changefeed::ClusterTime;
 
 /// Where a stream begins.
@@ -79,16 +80,34 @@ pub(super) async fn open(
     Ok(opened?.with_type())
 }
 
-/// The next change without its document, which is too large.
+/// The next change without its document, because of which it was too large; with the one before it,
+/// where that is kept and not too large as well.
 pub(super) async fn next_without_document(
     cluster: &Cluster,
     collection: &Collection<RawDocumentBuf>,
     begin: &Begin<'_>,
+    images: Images,
 ) -> Result<Option<RawDocumentBuf>, Break> {
-    let without = doc! { "$project": {
-        "fullDocument": 0, "fullDocumentBeforeChange": 0, "updateDescription": 0,
-    } };
-    let watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
+    if images == Images::Kept {
+        let with_before = next_slim(cluster, collection, begin, true).await;
+        if !matches!(with_before, Err(Break::Oversize)) {
+            return with_before;
+        }
+    }
+    next_slim(cluster, collection, begin, false).await
+}
+
+async fn next_slim(
+    cluster: &Cluster,
+    collection: &Collection<RawDocumentBuf>,
+    begin: &Begin<'_>,
+    with_before: bool,
+) -> Result<Option<RawDocumentBuf>, Break> {
+    let without = doc! { "$project": { "fullDocument": 0, "updateDescription": 0 } };
+    let mut watch = collection.watch().pipeline([without]).max_await_time(AWAIT);
+    if with_before {
+        watch = watch.full_document_before_change(FullDocumentBeforeChangeType::WhenAvailable);
+    }
     let watch = match begin.token {
         Some(token) => watch.start_after(resume_token(token)?),
         None => watch.start_at_operation_time(super::timestamp(begin.since)),
@@ -113,6 +132,16 @@ pub(super) fn token_of(changes: &Changes) -> Option<String> {
     token.get_str("_data").ok().map(str::to_owned)
 }
 
+/// The time that a token stands for. Its text begins with the byte 0x82, which is the kind of a
+/// timestamp, and the timestamp; of one that does not, nothing is known.
+pub(super) fn time_of(token: &str) -> Option<ClusterTime> {
+    let number = |range: std::ops::Range<usize>| u32::from_str_radix(token.get(range)?, 16).ok();
+    if token.get(..2) != Some("82") {
+        return None;
+    }
+    Some(ClusterTime { seconds: number(2..10)?, increment: number(10..18)? })
+}
+
 /// The server's time.
 pub(super) async fn now(cluster: &Cluster) -> Result<ClusterTime, Fault> {
     let hello = cluster.ask(cluster.database.run_command(doc! { "hello": 1 })).await?;
@@ -130,6 +159,21 @@ pub(super) async fn oldest(cluster: &Cluster) -> Option<ClusterTime> {
     first.get_timestamp("ts").ok().map(super::cluster_time)
 }
 
+/// The views that are collections of the database.
+async fn views(cluster: &Cluster) -> Result<Vec<String>, Fault> {
+    let views = cluster.database.collection::<Document>(VIEWS);
+    let reading = async {
+        let mut cursor = views.find(doc! {}).projection(doc! { "_id": 1 }).await?;
+        let mut names = Vec::new();
+        while cursor.advance().await? {
+            let view = cursor.deserialize_current()?;
+            names.extend(view.get_str("_id").ok().map(str::to_owned));
+        }
+        Ok(names)
+    };
+    cluster.ask(reading).await
+}
+
 /// Whether the collection keeps documents as they were before and after changes; and why it is
 /// none to feed from, if it is none.
 pub(super) async fn survey(
@@ -137,7 +181,9 @@ pub(super) async fn survey(
     collection: &str,
 ) -> Result<(Images, Option<String>), Fault> {
     let names = cluster.ask(cluster.database.list_collection_names()).await?;
-    let refusal = super::guard::refuse(collection, &names);
+    let has_views = names.iter().any(|name| name == VIEWS);
+    let views = if has_views { views(cluster).await? } else { Vec::new() };
+    let refusal = super::guard::refuse(collection, &names, &views);
     let found = cluster
         .ask(
             cluster
@@ -152,4 +198,19 @@ pub(super) async fn survey(
         .and_then(|options| options.get_document("changeStreamPreAndPostImages").ok())
         .is_some_and(|images| images.get_bool("enabled").unwrap_or(false));
     Ok((if images { Images::Kept } else { Images::LookedUp }, refusal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_tell_their_time() {
+        let time = ClusterTime { seconds: 0x65f0_1234, increment: 7 };
+        assert_eq!(time_of("8265F01234000000072B042C0100296E5A"), Some(time));
+        assert_eq!(time_of("8265F0123400000007"), Some(time));
+        for other in ["", "82", "8265F01234000000", "9265F0123400000007", "82zzzzzzzz00000007"] {
+            assert_eq!(time_of(other), None, "{other}");
+        }
+    }
 }

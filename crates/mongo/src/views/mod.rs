@@ -51,6 +51,7 @@ use promethean::projection::{View, ViewError};
 use promethean::store::HubId;
 use tokio::sync::watch;
 
+pub(crate) use row::is_row;
 pub use session::{Handled, HandlingError, SessionProjection};
 
 use crate::cluster::{Cluster, OpenError};
@@ -59,8 +60,9 @@ use crate::store::MongoStore;
 
 /// The collections of the system's that views need.
 pub(crate) const PROJECTIONS: &str = "promethean_projections";
-const VIEWS: &str = "promethean_views";
+pub(crate) const VIEWS: &str = "promethean_views";
 const GRAVES: &str = "promethean_graves";
+pub(crate) const COLLECTIONS: [&str; 3] = [PROJECTIONS, VIEWS, GRAVES];
 
 /// Views in the database of a store. A cheap handle.
 #[derive(Clone)]
@@ -85,7 +87,7 @@ impl MongoViews {
         let cluster = store.cluster().clone();
         let failed = |fault: Fault| OpenError::Preparation(fault.to_string());
         let names = cluster.ask(cluster.database.list_collection_names()).await.map_err(failed)?;
-        for name in [PROJECTIONS, VIEWS, GRAVES] {
+        for name in COLLECTIONS {
             if !names.iter().any(|there| there == name) {
                 cluster.make_collection(name).await.map_err(failed)?;
             }

@@ -71,6 +71,12 @@ pub(super) fn stamp(document: &RawDocument) -> Option<Stamp> {
     })
 }
 
+/// Whether a document is one that [`encode`] has made.
+pub(crate) fn is_row(document: &RawDocument) -> bool {
+    let has = |name: &str| document.get_str(name).is_ok();
+    has("_key") && has("_pos") && stamp(document).is_some()
+}
+
 /// The row in a document.
 pub(super) fn decode(document: &RawDocument) -> Result<StoredRow, DatabaseError> {
     let key = document.get_str("_key").unwrap_or("?");
@@ -119,9 +125,20 @@ mod tests {
         let value = Payload::parse(text.to_owned()).unwrap();
         let document = encode("k", &stamp, &Topic::new("a.b").unwrap(), &value);
         let row = decode(&document).unwrap();
+        assert!(is_row(&document), "{text}");
         assert_eq!(row.value, value, "{text}");
         assert_eq!((row.lane, row.offset.get(), row.version), (lane, 9, Some(-2)));
         (document, row)
+    }
+
+    #[test]
+    fn documents_of_others_are_no_rows() {
+        let (document, _) = stored("{}");
+        for missing in ["_key", "_pos", "_meta"] {
+            let mut other = mongodb::bson::Document::try_from(document.clone()).unwrap();
+            other.remove(missing);
+            assert!(!is_row(&RawDocumentBuf::try_from(&other).unwrap()), "{missing}");
+        }
     }
 
     #[test]

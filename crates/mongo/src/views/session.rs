@@ -47,6 +47,11 @@ type Handler = Arc<dyn for<'a> Fn(&'a mut ClientSession, &'a Event) -> Handled<'
 ///
 /// What is done without the session (a mail, another database) may happen several times. To publish
 /// events, add them to an outbox with the session.
+///
+/// A changefeed of a collection that the handler writes would make events of what was made from
+/// events, and go round for ever where they come back to the same topic. Documents with a field
+/// `_origin` that begins with `promethean` (say `promethean:NAME`) are left out by changefeeds.
+/// Their deletes are known only where the collection keeps pre-images.
 #[derive(Debug, Clone)]
 #[must_use = "a projection runs once it is started"]
 pub struct SessionProjection {

@@ -8,6 +8,8 @@ mod session;
 
 mod commits;
 
+mod feeds;
+
 use promethean_harness::conformance::views::{ViewPlace, run};
 
 use crate::conformance::wait_for;

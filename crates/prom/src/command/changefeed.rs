@@ -134,7 +134,16 @@ impl Feed {
 
     fn state(&self) -> String {
         let phase = self.phase().get("phase").and_then(Value::as_str).unwrap_or("new");
-        if self.paused { format!("paused ({phase})") } else { phase.to_owned() }
+        match self.trouble() {
+            _ if self.paused => format!("paused ({phase})"),
+            Some(_) => format!("waiting ({phase})"),
+            None => phase.to_owned(),
+        }
+    }
+
+    /// Why it does not run, though it should.
+    fn trouble(&self) -> Option<&Value> {
+        self.status.as_ref().and_then(|status| status.get("trouble"))
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -144,7 +153,8 @@ impl Feed {
     /// What somebody should know.
     fn note(&self) -> String {
         let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
-        let reason = self.phase().get("reason").or(alarm).and_then(Value::as_str);
+        let reason = self.phase().get("reason").or(self.trouble()).or(alarm);
+        let reason = reason.and_then(Value::as_str);
         match self.phase().get("gap") {
             Some(gap) => format!(
                 "history lost from {} to {}; say how to go on: prom changefeed resume --recover",

@@ -64,6 +64,10 @@ pub struct Status {
     /// How much longer than the feed's place the server's history reaches back, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oplog_headroom_seconds: Option<u64>,
+    /// Why it does not run, though it should: MongoDB cannot be reached, or will not have it. It is
+    /// tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// What somebody should know of: the collection was dropped or renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
@@ -76,6 +80,8 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "kebab-case")]
 pub enum Phase {
+    /// It has never reached its MongoDB.
+    New,
     /// It publishes what is there.
     Snapshot {
         /// The moment before: the stream begins right after it.
@@ -140,6 +146,12 @@ pub enum FeedsError {
          from-time or accept-gap"
     )]
     Lost(String),
+    /// Somebody has said how to go on with lost history, and it is not lost.
+    #[error(
+        "the history of changefeed {0:?} is not lost, so that there is nothing to recover; resume it \
+         without --recover"
+    )]
+    NotLost(String),
     /// The store refused.
     #[error(transparent)]
     Save(#[from] SaveError),
@@ -214,13 +226,15 @@ impl Feeds {
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
-    /// Has a feed go on; one whose history is lost only as it is told.
+    /// Has a feed go on; one whose history is lost only as it is told, and no other one so.
     pub async fn resume(&self, name: &str, recover: Option<Recovery>) -> Result<(), FeedsError> {
         let mut wanted = self.known(name).await?;
         let status = self.status(name).await?;
-        let is_lost = |status: &Versioned<Status>| matches!(status.value.phase, Phase::Lost { .. });
-        if status.as_ref().is_some_and(is_lost) && recover.is_none() {
-            return Err(FeedsError::Lost(name.to_owned()));
+        let is_lost = |status: Versioned<Status>| matches!(status.value.phase, Phase::Lost { .. });
+        match (status.is_some_and(is_lost), recover) {
+            (true, None) => return Err(FeedsError::Lost(name.to_owned())),
+            (false, Some(_)) => return Err(FeedsError::NotLost(name.to_owned())),
+            (true, Some(_)) | (false, None) => {}
         }
         wanted.value.paused = false;
         wanted.value.recover = recover;

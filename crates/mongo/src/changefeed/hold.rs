@@ -1,0 +1,426 @@
+//! The work on a feed, by the one who has it.
+
+use std::time::Duration;
+
+use mongodb::Collection;
+use mongodb::bson::raw::{RawDocument, RawDocumentBuf};
+use promethean::changefeed::{ClusterTime, Feed, FeedsError, Gap, Phase, Recovery, Status, Wanted};
+use promethean::store::SaveError;
+use promethean_event::NewEvent;
+
+use super::change::{Change, Images};
+use super::decide::{Decision, decide, of_snapshot};
+use super::runner::Changefeed;
+use super::snapshot;
+use super::stream::{self, Begin, Break, Changes};
+use crate::clock::{Deadline, Stopwatch};
+use crate::cluster::Cluster;
+use crate::fault::Fault;
+use crate::views::is_row;
+
+/// How often somebody who has nothing to do looks whether that has changed.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// The feed while it is ours.
+pub(super) struct Hold<'a> {
+    pub(super) feed: &'a Changefeed,
+    pub(super) status: Status,
+    /// As it was saved last. `status` runs ahead of what is published while a batch is under way:
+    /// only what is saved after publishing may be gone on from.
+    pub(super) saved: Status,
+    pub(super) version: u64,
+    pub(super) since_save: Stopwatch,
+    pub(super) wanted: Wanted,
+}
+
+/// A feed with its connection.
+pub(super) struct Source {
+    pub(super) feed: Feed,
+    pub(super) cluster: Cluster,
+    pub(super) collection: Collection<RawDocumentBuf>,
+    pub(super) images: Images,
+}
+
+/// Why work on a feed was laid down.
+#[derive(Debug)]
+pub(super) enum Pause {
+    /// Somebody else has it, or wants something else of it: look again.
+    LookAgain,
+    /// Something is away: look again after a while.
+    Fault(String),
+    /// The same, and the feed's record says so.
+    Noted,
+    /// The same as the last time.
+    Still,
+    /// It cannot go on like this.
+    Stop(String),
+    Lost,
+}
+
+impl From<FeedsError> for Pause {
+    fn from(error: FeedsError) -> Self {
+        match error {
+            FeedsError::Save(SaveError::Changed { .. } | SaveError::Fenced(_)) => Self::LookAgain,
+            other => Self::Fault(other.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for Pause {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault.to_string())
+    }
+}
+
+impl Hold<'_> {
+    pub(super) async fn save(&mut self) -> Result<(), Pause> {
+        self.status.beat += 1;
+        self.version = self.feed.feeds.save(&self.feed.name, &self.status, self.version).await?;
+        self.saved.clone_from(&self.status);
+        self.since_save = Stopwatch::start();
+        Ok(())
+    }
+
+    /// Stops where it was saved last. What was published since is read again when it goes on, which
+    /// adds nothing; what was read and not published is not passed over.
+    pub(super) async fn halt(&mut self, reason: String) -> Result<(), Pause> {
+        self.status.clone_from(&self.saved);
+        let before = Box::new(self.saved.phase.clone());
+        self.status.phase = Phase::Stopped { reason, before };
+        self.save().await
+    }
+
+    /// Signs of life, until something else is wanted: the feed is somebody's.
+    async fn stand_by(&mut self, source: &Source) -> Result<(), Pause> {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.tick(source).await?;
+        }
+    }
+
+    /// Saves once in a while; looks then whether something else is wanted.
+    async fn tick(&mut self, source: &Source) -> Result<(), Pause> {
+        if self.since_save.elapsed() < self.feed.options.save_every {
+            return Ok(());
+        }
+        let oldest = stream::oldest(&source.cluster).await;
+        self.status.oplog_headroom_seconds = oldest
+            .zip(place(&self.status.phase))
+            .map(|(oldest, place)| u64::from(place.seconds.saturating_sub(oldest.seconds)));
+        self.status.trouble = None;
+        self.save().await?;
+        let wanted = self.feed.feeds.wanted(&self.feed.name).await?;
+        if wanted.map(|wanted| wanted.value).as_ref() != Some(&self.wanted) {
+            return Err(Pause::LookAgain);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn work(&mut self, source: &Source) -> Result<(), Pause> {
+        if self.wanted.paused {
+            return self.stand_by(source).await;
+        }
+        if let Some(recovery) = self.wanted.recover {
+            self.recover(source, recovery).await?;
+            self.feed.feeds.recovered(&self.feed.name).await?;
+            return Err(Pause::LookAgain);
+        }
+        if matches!(self.status.phase, Phase::Lost { .. } | Phase::Stopped { .. }) {
+            return self.stand_by(source).await;
+        }
+        self.refuse(source).await?;
+        while let Phase::Snapshot { .. } = self.status.phase {
+            self.snapshot(source).await?;
+        }
+        self.stream(source).await
+    }
+
+    async fn refuse(&self, source: &Source) -> Result<(), Pause> {
+        let (_, refusal) = stream::survey(&source.cluster, &source.feed.collection).await?;
+        let needs_images = source.feed.key.is_some() && source.images == Images::LookedUp;
+        let images = needs_images.then(|| {
+            "its key is not the _id, so that deletes need pre-images: run collMod with \
+             changeStreamPreAndPostImages: { enabled: true }"
+                .to_owned()
+        });
+        refusal.or(images).map_or(Ok(()), |reason| Err(Pause::Stop(reason)))
+    }
+
+    async fn recover(&mut self, source: &Source, recovery: Recovery) -> Result<(), Pause> {
+        let Phase::Lost { gap, run } = self.status.phase.clone() else { return Ok(()) };
+        let now = stream::now(&source.cluster).await?;
+        self.status.phase = match recovery {
+            Recovery::Resnapshot => Phase::Snapshot { since: now, after: None, run: run + 1 },
+            Recovery::AcceptGap => Phase::Stream { since: now.next(), token: None, run },
+            Recovery::FromTime(seconds) => {
+                let since = ClusterTime { seconds, increment: 1 };
+                Phase::Stream { since, token: None, run }
+            }
+        };
+        self.status.gap = Some(gap);
+        self.save().await
+    }
+
+    /// The history is gone: the record says so, and what is missing.
+    pub(super) async fn lose(&mut self, source: &Source) -> Result<(), Pause> {
+        let (Phase::Stream { run, since, .. } | Phase::Snapshot { run, since, .. }) =
+            self.status.phase
+        else {
+            return Ok(());
+        };
+        let to = stream::oldest(&source.cluster).await;
+        let gap = Gap { from: Some(self.status.reached.unwrap_or(since)), to };
+        tracing::error!(
+            feed = self.feed.name,
+            ?gap,
+            "MongoDB has forgotten changes that were not read yet; say how to go on: \
+             prom changefeed resume --recover"
+        );
+        self.status.phase = Phase::Lost { gap, run };
+        self.save().await
+    }
+
+    /// One page of what is there.
+    async fn snapshot(&mut self, source: &Source) -> Result<(), Pause> {
+        let Phase::Snapshot { since, ref after, run } = self.status.phase else { return Ok(()) };
+        let mut session = snapshot::session(&source.cluster, since).await?;
+        let max = self.feed.options.batch;
+        let page = snapshot::page(&source.collection, &mut session, (after.as_deref(), max));
+        let page = source.cluster.deadline().hold(page).await;
+        let page = page.ok_or_else(crate::fault::too_late)??;
+        let mut events = Vec::new();
+        for document in &page {
+            let event = of_snapshot(&source.feed, document, (since, run)).map_err(Pause::Stop)?;
+            self.status.left_out += u64::from(event.is_none());
+            events.extend(event);
+        }
+        self.publish(events).await?;
+        self.status.phase = match page.last() {
+            Some(last) => Phase::Snapshot { since, after: Some(snapshot::place(last)?), run },
+            None => {
+                self.status.reached = Some(since);
+                // What is from that very moment was part of the snapshot.
+                Phase::Stream { since: since.next(), token: None, run }
+            }
+        };
+        if page.is_empty() { self.save().await } else { self.tick(source).await }
+    }
+
+    async fn publish(&mut self, events: Vec<NewEvent>) -> Result<(), Pause> {
+        // Documents may be large, and a batch has its limit.
+        const CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES_MAX / 4;
+        let mut chunk = Vec::new();
+        let mut bytes = 0;
+        for event in events {
+            bytes += event.payload.as_bytes().len();
+            chunk.push(event);
+            if bytes > CHUNK_BYTES {
+                self.status.published +=
+                    self.feed.publish(std::mem::take(&mut chunk)).await? as u64;
+                bytes = 0;
+            }
+        }
+        self.status.published += self.feed.publish(chunk).await? as u64;
+        Ok(())
+    }
+
+    /// Changes, from where the feed stands, until something ends it.
+    async fn stream(&mut self, source: &Source) -> Result<(), Pause> {
+        let Phase::Stream { since, ref token, .. } = self.status.phase else { return Ok(()) };
+        let token = token.clone();
+        let begin = Begin { since, token: token.as_deref() };
+        let opened = stream::open(&source.cluster, &source.collection, &begin, source.images).await;
+        let mut changes = match opened {
+            Ok(changes) => changes,
+            Err(end) => return self.broken(source, end).await,
+        };
+        loop {
+            match self.batch(source, &mut changes).await {
+                Ok(true) => {}
+                // The stream has ended by itself: it is opened anew after what ended it.
+                Ok(false) => return self.save().await,
+                Err(BatchEnd::Pause(pause)) => return Err(pause),
+                Err(BatchEnd::Break(end)) => return self.broken(source, end).await,
+            }
+        }
+    }
+
+    async fn broken(&mut self, source: &Source, end: Break) -> Result<(), Pause> {
+        match end {
+            Break::Lost => Err(Pause::Lost),
+            Break::Fault(fault) => Err(fault.into()),
+            Break::Oversize => self.pass_oversize(source).await,
+        }
+    }
+
+    /// Passes the one change that is too large.
+    async fn pass_oversize(&mut self, source: &Source) -> Result<(), Pause> {
+        let Phase::Stream { since, ref token, .. } = self.status.phase else { return Ok(()) };
+        let token = token.clone();
+        let begin = Begin { since, token: token.as_deref() };
+        let Source { cluster, collection, images, .. } = source;
+        let next = stream::next_without_document(cluster, collection, &begin, *images).await;
+        let next = match next {
+            Ok(next) => next,
+            Err(Break::Lost) => return Err(Pause::Lost),
+            Err(Break::Oversize) => {
+                return Err(Pause::Stop("a change is too large even without its document".into()));
+            }
+            Err(Break::Fault(fault)) => return Err(fault.into()),
+        };
+        let Some(raw) = next else { return Ok(()) };
+        let change = Change::read(&raw, source.images);
+        let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
+        let found = source.look_up(&change).await?;
+        complete(&mut change, found.as_deref());
+        let decision = decide(&source.feed, &change).map_err(Pause::Stop)?;
+        let mut events = Vec::new();
+        self.apply(decision, &change, &mut events);
+        self.publish(events).await?;
+        self.save().await
+    }
+
+    /// Reads what there is, publishes it, notes it; false at the end of the stream.
+    async fn batch(&mut self, source: &Source, changes: &mut Changes) -> Result<bool, BatchEnd> {
+        let mut events = Vec::new();
+        let mut goes_on = true;
+        let mut read = 0;
+        let mut has_rows = false;
+        let broken = loop {
+            if read >= self.feed.options.batch {
+                break None;
+            }
+            // Longer than the server waits by itself: it is frozen, or the network is.
+            let patience = Deadline::after(Duration::from_secs(15));
+            let next = match patience.hold(changes.next_if_any()).await {
+                None => break Some(Break::Fault(crate::fault::too_late())),
+                Some(Err(error)) => break Some(error.into()),
+                Some(Ok(None)) => break None,
+                Some(Ok(Some(next))) => next,
+            };
+            read += 1;
+            let change = Change::read(&next, source.images);
+            let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
+            let found = match source.missing_image(&change).await {
+                Ok(found) => found,
+                Err(fault) => break Some(Break::Fault(fault)),
+            };
+            complete(&mut change, found.as_deref());
+            let decision = match decide(&source.feed, &change) {
+                Ok(decision) => decision,
+                Err(reason) => {
+                    // What was read before it is published first.
+                    self.publish(events).await?;
+                    return Err(Pause::Stop(reason).into());
+                }
+            };
+            has_rows |= change.document.is_some_and(is_row);
+            goes_on = self.apply(decision, &change, &mut events);
+            if !goes_on {
+                break None;
+            }
+        };
+        self.publish(events).await?;
+        if let Some(end) = broken {
+            return Err(end.into());
+        }
+        if goes_on && read < self.feed.options.batch {
+            self.advance(stream::token_of(changes));
+        }
+        self.tick(source).await?;
+        if has_rows {
+            // A view may have been made of it since the feed began: its deletes say nothing of that.
+            self.refuse(source).await?;
+        }
+        Ok(goes_on && changes.is_alive())
+    }
+
+    /// Takes a decision; false if the stream ends with it.
+    fn apply(
+        &mut self,
+        decision: Decision,
+        change: &Change<'_>,
+        events: &mut Vec<NewEvent>,
+    ) -> bool {
+        let mut goes_on = true;
+        match decision {
+            Decision::Publish(event) => events.push(*event),
+            Decision::LeaveOut => self.status.left_out += 1,
+            Decision::Alarm(text) => {
+                tracing::warn!(feed = self.feed.name, alarm = text, "a changefeed's collection");
+                self.status.alarm = Some(text);
+            }
+            Decision::BeginAnew => goes_on = false,
+        }
+        self.status.reached = Some(change.at);
+        self.advance(Some(change.token.to_owned()));
+        goes_on
+    }
+
+    fn advance(&mut self, reached: Option<String>) {
+        if let (Phase::Stream { token, .. }, Some(reached)) = (&mut self.status.phase, reached) {
+            *token = Some(reached);
+        }
+    }
+}
+
+impl Source {
+    /// The document that an update came without though images are kept, if it is still there. Where
+    /// none are kept the server itself has looked.
+    async fn missing_image(&self, change: &Change<'_>) -> Result<Option<RawDocumentBuf>, Fault> {
+        match self.images {
+            Images::Kept => self.look_up(change).await,
+            Images::LookedUp => Ok(None),
+        }
+    }
+
+    /// The document of a change that came without it, if it is still there.
+    async fn look_up(&self, change: &Change<'_>) -> Result<Option<RawDocumentBuf>, Fault> {
+        match change.id {
+            Some(id) if change.lacks_document() => {
+                snapshot::look_up(&self.cluster, &self.collection, (id, change.at)).await
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Where a feed stands in the server's history. By the token, not by the last change: a quiet
+/// collection has none, however far its stream was read.
+fn place(phase: &Phase) -> Option<ClusterTime> {
+    match phase {
+        Phase::New => None,
+        Phase::Snapshot { since, .. } => Some(*since),
+        Phase::Stream { since, token, .. } => {
+            Some(token.as_deref().and_then(stream::time_of).unwrap_or(*since))
+        }
+        Phase::Lost { gap, .. } => gap.from,
+        Phase::Stopped { before, .. } => place(before),
+    }
+}
+
+/// Adds the document that was found.
+fn complete<'a>(change: &mut Change<'a>, found: Option<&'a RawDocument>) {
+    if let Some(found) = found {
+        change.document = Some(found);
+        change.is_looked_up = true;
+    }
+}
+
+/// Why a batch did not come to its end.
+enum BatchEnd {
+    Pause(Pause),
+    Break(Break),
+}
+
+impl From<Pause> for BatchEnd {
+    fn from(pause: Pause) -> Self {
+        Self::Pause(pause)
+    }
+}
+
+impl From<Break> for BatchEnd {
+    fn from(end: Break) -> Self {
+        Self::Break(end)
+    }
+}
