@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use promethean::Start;
 use promethean_event::GroupName;
 
 use super::history::History;
@@ -15,6 +16,7 @@ on_every_store!(
     a_hub_that_leaves_is_taken_over_from_at_once,
     a_hub_that_slept_confirms_nothing_that_is_anothers,
     where_there_is_one_partition_the_others_stand_by,
+    members_that_come_and_go_are_one_attempt_each,
 );
 
 /// So short that others take over within the test.
@@ -150,5 +152,22 @@ async fn where_there_is_one_partition_the_others_stand_by(place: Place) {
     assert_eq!(history.violations(&published), Vec::<String>::new());
     assert_eq!(history.delivered_at(1), 0);
     drop((a, b));
+    Arc::into_inner(place).unwrap().end().await;
+}
+
+/// A hub gave back the lanes of a group whose last member had gone though another had come meanwhile;
+/// what that one had just been given counted as an attempt that failed.
+async fn members_that_come_and_go_are_one_attempt_each(place: Place) {
+    let place = Arc::new(place);
+    let hub = Hub::start(&place, 0, LONG).await;
+    define(&hub, 1).await;
+    publish(&hub, 0..1).await;
+    for attempt in 1..=40 {
+        let subscribe = hub.bus.subscribe_to(["orders"], "g").from(Start::Earliest);
+        let mut stream = subscribe.max_attempts(1_000).stream().await.unwrap();
+        let next = tokio::time::timeout(Duration::from_secs(120), stream.next()).await.unwrap();
+        assert_eq!(next.unwrap().unwrap().attempt(), attempt);
+    }
+    drop(hub);
     Arc::into_inner(place).unwrap().end().await;
 }
