@@ -9,6 +9,8 @@
 
 mod replica_set;
 
+mod verdict;
+
 mod conformance;
 
 mod outbox;

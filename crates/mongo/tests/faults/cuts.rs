@@ -17,8 +17,9 @@ use tokio::task::JoinHandle;
 use super::set::rounds;
 use crate::conformance::wait_for;
 use crate::hubs::history::{History, Seen};
-use crate::hubs::until;
+use crate::hubs::{until, until_all};
 use crate::replica_set::{database, drop_database, url};
+use crate::verdict::must_hold;
 
 /// A gate that those who carry bytes wait at.
 #[derive(Default)]
@@ -177,12 +178,12 @@ fn a_hub_that_is_cut_off_confirms_nothing_that_is_anothers() {
             way.mend();
             until("it comes back", async || shares().await == (4, 2)).await;
         }
-        until("everything is done", async || {
+        until_all("everything is done", async || {
             history.confirmed() + history.unknown(Some(0)) >= published.len()
         })
         .await;
         b.caught_up(&group).await.unwrap();
-        assert_eq!(history.violations_but(&published, Some(0)), Vec::<String>::new());
+        must_hold(&history.violations_but(&published, Some(0)));
         consumers.iter().for_each(JoinHandle::abort);
         b.close().await;
         a.close().await;
