@@ -67,6 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) name: Arc<str>,
     pub(crate) event_sizes: Arc<EventSizes>,
     deadline: Duration,
+    /// When all that is asked of this one has to be done, if that is sooner.
+    until: Option<Deadline>,
 }
 
 /// What a database of ours holds.
@@ -138,6 +140,7 @@ impl Cluster {
             client,
             database,
             deadline,
+            until: None,
         }
     }
 
@@ -168,7 +171,13 @@ impl Cluster {
 
     /// The moment by which something that begins now has to be done.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.deadline)
+        let usual = Deadline::after(self.deadline);
+        self.until.map_or(usual, |until| until.min(usual))
+    }
+
+    /// The same for something that has to be done by a moment, however many calls it takes.
+    pub(crate) fn until(&self, deadline: Deadline) -> Self {
+        Self { until: Some(deadline), ..self.clone() }
     }
 
     /// What a call of the driver comes to, in time.
