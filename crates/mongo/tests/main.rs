@@ -13,6 +13,8 @@ mod verdict;
 
 mod conformance;
 
+mod bus;
+
 mod outbox;
 
 mod changefeed;
