@@ -3,6 +3,8 @@
 
 mod set;
 
+mod alone;
+
 mod pulse;
 
 mod failovers;
