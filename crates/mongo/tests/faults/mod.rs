@@ -14,3 +14,5 @@ mod commands;
 mod cuts;
 
 mod late;
+
+mod polling;
