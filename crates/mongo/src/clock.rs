@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The moment by which something has to be done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {

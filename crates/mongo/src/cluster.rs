@@ -67,6 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) name: Arc<str>,
     pub(crate) event_sizes: Arc<EventSizes>,
     deadline: Duration,
+    /// When all that is asked of this one has to be done, if that is sooner.
+    until: Option<Deadline>,
 }
 
 /// What a database of ours holds.
@@ -138,6 +140,7 @@ impl Cluster {
             client,
             database,
             deadline,
+            until: None,
         }
     }
 
@@ -168,7 +171,13 @@ impl Cluster {
 
     /// The moment by which something that begins now has to be done.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.deadline)
+        let usual = Deadline::after(self.deadline);
+        self.until.map_or(usual, |until| until.min(usual))
+    }
+
+    /// The same for something that has to be done by a moment, however many calls it takes.
+    pub(crate) fn until(&self, deadline: Deadline) -> Self {
+        Self { until: Some(deadline), ..self.clone() }
     }
 
     /// What a call of the driver comes to, in time.
@@ -195,12 +204,7 @@ impl Cluster {
             return Err(OpenError::Standalone);
         }
         let build = ask(doc! { "buildInfo": 1 }).await?;
-        let version = build.get_str("version").unwrap_or_default();
-        let major = version.split('.').next().and_then(|major| major.parse::<i64>().ok());
-        if major.is_none_or(|major| major < SERVER_MAJOR_MIN) {
-            return Err(OpenError::TooOld(version.to_owned()));
-        }
-        Ok(())
+        check_version(build.get_str("version").unwrap_or_default())
     }
 
     /// Whether the database has our collections.
@@ -255,6 +259,15 @@ fn without_password(url: &str, text: &str) -> String {
     }
 }
 
+/// Whether a server of this version will do. One that does not say which it has will not.
+fn check_version(version: &str) -> Result<(), OpenError> {
+    let major = version.split('.').next().and_then(|major| major.parse::<i64>().ok());
+    match major {
+        Some(SERVER_MAJOR_MIN..) => Ok(()),
+        _ => Err(OpenError::TooOld(version.to_owned())),
+    }
+}
+
 /// The names of the indexes of events.
 pub(crate) const fn index_names() -> [&'static str; 5] {
     [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
@@ -297,7 +310,19 @@ fn index(name: &str, keys: Document, unique: bool) -> IndexModel {
 
 #[cfg(test)]
 mod tests {
-    use super::without_password;
+    use super::{OpenError, check_version, without_password};
+
+    #[test]
+    fn servers_that_are_too_old_are_refused_with_what_is_needed() {
+        for version in ["5.0.0", "5.0.0-rc1", "6.0.27", "10.1.2"] {
+            assert!(check_version(version).is_ok(), "{version}");
+        }
+        for version in ["4.4.29", "4.9.0-alpha", "3.6.23", "", "five.0"] {
+            let refused = check_version(version).unwrap_err();
+            assert!(matches!(&refused, OpenError::TooOld(found) if found == version), "{version}");
+            assert!(refused.to_string().contains("5.0 or later is needed"), "{refused}");
+        }
+    }
 
     #[test]
     fn passwords_are_not_shown() {

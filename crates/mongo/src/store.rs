@@ -18,7 +18,7 @@ use crate::news::Teller;
 use crate::options::MongoOptions;
 use crate::table::Table;
 use crate::watch::Watch;
-use crate::writer::{Known, Reply, Request, Writer};
+use crate::writer::{Asked, Known, Reply, Request, Writer};
 use crate::{claims, cleaning, entries, groups, lookup, news, reading, topics};
 
 /// A store on a MongoDB replica set or sharded cluster, which any number of hubs may use at once.
@@ -28,7 +28,7 @@ pub struct MongoStore {
     table: Arc<Table>,
     growing: Arc<Growing>,
     /// `None` once closed.
-    requests: Mutex<Option<mpsc::Sender<Request>>>,
+    requests: Mutex<Option<mpsc::Sender<Asked>>>,
     watching: JoinHandle<()>,
     teller: Arc<Teller>,
     telling: Mutex<Option<JoinHandle<()>>>,
@@ -111,10 +111,12 @@ impl MongoStore {
         request: impl FnOnce(Reply<T, E>) -> Request,
     ) -> BoxFuture<'static, Result<T, E>> {
         let (reply, answer) = oneshot::channel();
+        // Time in the queue counts.
+        let asked = Asked { request: request(reply), deadline: self.cluster.deadline() };
         let handed = {
             let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             requests.as_ref().ok_or(AppendError::Closed).and_then(|requests| {
-                requests.try_send(request(reply)).map_err(|error| match error {
+                requests.try_send(asked).map_err(|error| match error {
                     mpsc::error::TrySendError::Full(_) => AppendError::Busy(REQUESTS_WAITING_MAX),
                     mpsc::error::TrySendError::Closed(_) => AppendError::Closed,
                 })
@@ -297,8 +299,9 @@ impl Store for MongoStore {
         Box::pin(async move {
             if let Some(requests) = requests {
                 let (reply, done) = oneshot::channel();
+                let (request, deadline) = (Request::Close(reply), self.cluster.deadline());
                 // Behind everything that waits. A writer that is gone has nothing to end.
-                if requests.send(Request::Close(reply)).await.is_ok() {
+                if requests.send(Asked { request, deadline }).await.is_ok() {
                     drop(done.await);
                 }
             }

@@ -17,7 +17,7 @@ use crate::carry_out::CarryOut;
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
 use crate::document::{Content, signed, size, unsigned};
-use crate::fault::Fault;
+use crate::fault::{Fault, too_late};
 use crate::groups::{self, RemoveGroup};
 use crate::growth::Growing;
 use crate::limits::{
@@ -46,6 +46,32 @@ pub(crate) enum Request {
     Close(oneshot::Sender<()>),
 }
 
+impl Request {
+    /// Answers without having done anything. Closing cannot be refused.
+    fn refuse(self, fault: &Fault) {
+        // Whoever has gone away does not want to know.
+        match self {
+            Self::Append(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Restore(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Place(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Define(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Save(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Remove(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::RemoveGroup(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Put(_, reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Close(_) => {}
+        }
+    }
+}
+
+/// A request, and when it has to be answered: what waits for long has less time left to be done.
+/// Requests are done in order and each ends by its time, so that none waits beyond its own.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) deadline: Deadline,
+}
+
 /// Who waits for the answer to a wish.
 #[derive(Debug)]
 enum Waiting {
@@ -53,21 +79,49 @@ enum Waiting {
     Saver(Reply<(), SaveError>),
 }
 
-/// Wishes that go into one transaction.
+impl Waiting {
+    fn refuse(self, fault: &Fault) {
+        match self {
+            Self::Appender(reply) => drop(reply.send(Err(fault.clone().into()))),
+            Self::Saver(reply) => drop(reply.send(Err(fault.clone().into()))),
+        }
+    }
+}
+
+/// Wishes that go into one transaction, in the order of their deadlines.
 #[derive(Debug, Default)]
 struct Batch {
     wishes: Vec<Wish>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<(Waiting, Deadline)>,
     events: usize,
     bytes: usize,
 }
 
 impl Batch {
-    fn add(&mut self, wish: Wish, waiting: Waiting) {
+    fn add(&mut self, wish: Wish, waiting: Waiting, deadline: Deadline) {
         self.events += wish.events().len();
         self.bytes += wish.events().iter().map(size).sum::<usize>();
         self.wishes.push(wish);
-        self.waiting.push(waiting);
+        self.waiting.push((waiting, deadline));
+    }
+
+    /// The earliest of all; none if there is nothing to do.
+    fn deadline(&self) -> Option<Deadline> {
+        self.waiting.iter().map(|(_, deadline)| *deadline).min()
+    }
+
+    /// Refuses what has no time left; the rest stays.
+    fn refuse_late(&mut self, fault: &Fault) {
+        let (wishes, waiting) =
+            (std::mem::take(&mut self.wishes), std::mem::take(&mut self.waiting));
+        for (wish, (waiting, deadline)) in wishes.into_iter().zip(waiting) {
+            if deadline.has_passed() {
+                waiting.refuse(fault);
+            } else {
+                self.wishes.push(wish);
+                self.waiting.push((waiting, deadline));
+            }
+        }
     }
 
     const fn is_full(&self) -> bool {
@@ -75,7 +129,7 @@ impl Batch {
     }
 
     fn answer(self, answers: Vec<Answer>) {
-        for (waiting, answer) in self.waiting.into_iter().zip(answers) {
+        for ((waiting, _), answer) in self.waiting.into_iter().zip(answers) {
             // Whoever has gone away does not want to know.
             match (waiting, answer) {
                 (Waiting::Appender(reply), Answer::Appended(answer)) => drop(reply.send(answer)),
@@ -86,11 +140,8 @@ impl Batch {
     }
 
     fn refuse(self, fault: &Fault) {
-        for waiting in self.waiting {
-            match waiting {
-                Waiting::Appender(reply) => drop(reply.send(Err(fault.clone().into()))),
-                Waiting::Saver(reply) => drop(reply.send(Err(fault.clone().into()))),
-            }
+        for (waiting, _) in self.waiting {
+            waiting.refuse(fault);
         }
     }
 }
@@ -113,22 +164,20 @@ pub(crate) struct Known {
 }
 
 impl Writer {
-    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Asked>) {
         let mut next = requests.recv().await;
-        while let Some(request) = next.take() {
+        while let Some(asked) = next.take() {
             let mut batch = Batch::default();
-            let mut other = sort(&mut batch, request);
+            let mut other = sort(&mut batch, asked);
             while other.is_none()
                 && !batch.is_full()
-                && let Ok(request) = requests.try_recv()
+                && let Ok(asked) = requests.try_recv()
             {
-                other = sort(&mut batch, request);
+                other = sort(&mut batch, asked);
             }
-            if !batch.wishes.is_empty() {
-                self.write(batch).await;
-            }
-            if let Some(request) = other
-                && !self.obey(request).await
+            self.write(batch).await;
+            if let Some(asked) = other
+                && !self.obey(asked).await
             {
                 return;
             }
@@ -137,10 +186,15 @@ impl Writer {
     }
 
     /// Does what goes by itself; false if nothing comes after it.
-    async fn obey(&mut self, request: Request) -> bool {
+    async fn obey(&mut self, Asked { request, deadline }: Asked) -> bool {
+        if deadline.has_passed() && !matches!(request, Request::Close(_)) {
+            request.refuse(&waited_in_vain());
+            return true;
+        }
+        let cluster = self.cluster.until(deadline);
         match request {
             Request::Define(definition, reply) => {
-                let defined = topics::define(&self.cluster, definition).await;
+                let defined = topics::define(&cluster, definition).await;
                 let answer = defined.map(|entry| {
                     let id = entry.id;
                     if self.table.insert(&entry) {
@@ -151,7 +205,7 @@ impl Writer {
                 drop(reply.send(answer));
             }
             Request::Remove(topic, reply) => {
-                let removed = topics::remove(&self.cluster, topic).await;
+                let removed = topics::remove(&cluster, topic).await;
                 if removed.is_ok() {
                     self.known.heads.retain(|lane, _| lane.topic != topic);
                     if self.table.remove(topic) {
@@ -163,10 +217,12 @@ impl Writer {
             }
             Request::RemoveGroup(group, reply) => {
                 self.known.groups.remove(&group);
-                let attempt = RemoveGroup { cluster: self.cluster.clone(), group };
-                let removed = transact(&self.cluster, self.cluster.deadline(), attempt).await;
+                let attempt = RemoveGroup { cluster: cluster.clone(), group };
+                let removed = transact(&cluster, deadline, attempt).await;
                 drop(reply.send(removed.map_err(Into::into)));
             }
+            // As many transactions as it needs, each with a time of its own: nobody publishes here
+            // meanwhile.
             Request::Restore(events, reply) => {
                 let restored = self.restore(events).await;
                 drop(reply.send(restored.map_err(Into::into)));
@@ -175,7 +231,7 @@ impl Writer {
                 let placed = self.place(&lanes).await;
                 drop(reply.send(placed.map_err(Into::into)));
             }
-            Request::Put(puts, reply) => drop(reply.send(entries::put(&self.cluster, puts).await)),
+            Request::Put(puts, reply) => drop(reply.send(entries::put(&cluster, puts).await)),
             Request::Close(reply) => {
                 // Whoever closed it may have gone.
                 reply.send(()).ok();
@@ -196,13 +252,20 @@ impl Writer {
         });
     }
 
-    async fn write(&mut self, batch: Batch) {
-        let deadline = self.cluster.deadline();
-        match self.carry_out(&batch.wishes, deadline).await {
-            Ok(answers) => batch.answer(answers),
-            Err(fault) => {
-                self.forget();
-                batch.refuse(&fault);
+    /// Writes a batch within the earliest of its deadlines. Nothing is written when that has passed,
+    /// unless nobody knows; so the others, which have time left, are tried again.
+    async fn write(&mut self, mut batch: Batch) {
+        batch.refuse_late(&waited_in_vain());
+        while let Some(deadline) = batch.deadline() {
+            match self.carry_out(&batch.wishes, deadline).await {
+                Ok(answers) => return batch.answer(answers),
+                Err(fault) => {
+                    self.forget();
+                    if matches!(fault, Fault::Unknown(_)) || !deadline.has_passed() {
+                        return batch.refuse(&fault);
+                    }
+                    batch.refuse_late(&fault);
+                }
             }
         }
     }
@@ -213,13 +276,14 @@ impl Writer {
         wishes: &[Wish],
         deadline: Deadline,
     ) -> Result<Vec<Answer>, Fault> {
+        let bounded = self.cluster.until(deadline);
         let mut found = HashMap::new();
         let mut is_fresh = false;
         let content =
             |wish: &Wish| wish.events().iter().map(|event| Arc::new(Content::of(event))).collect();
         let contents: Vec<Vec<Arc<Content>>> = wishes.iter().map(content).collect();
         loop {
-            self.load(wishes).await?;
+            self.load(&bounded, wishes).await?;
             let table = self.table.get();
             let plan = Plan::make(
                 wishes,
@@ -234,7 +298,7 @@ impl Writer {
             );
             if plan.may_be_mistaken() && !is_fresh {
                 is_fresh = true;
-                self.look_again().await?;
+                self.look_again(&bounded).await?;
                 continue;
             }
             if plan.is_empty() {
@@ -252,11 +316,11 @@ impl Writer {
                 Err(Fault::Stale) if self.growing.is_beyond(&plan.begins()) => {
                     self.known.heads.retain(|lane, _| !plan.lanes.contains_key(lane));
                 }
-                Err(Fault::Stale) => self.look_again().await?,
+                Err(Fault::Stale) => self.look_again(&bounded).await?,
                 Err(Fault::Duplicate(_)) => {
                     let before = found.len();
-                    self.find_all(&plan.ids, &mut found).await?;
-                    self.look_again().await?;
+                    self.find_all(&bounded, &plan.ids, &mut found).await?;
+                    self.look_again(&bounded).await?;
                     if found.len() == before {
                         // Written by another hub, but not for sure yet.
                         deadline.pause(RETRY_MIN).await;
@@ -273,9 +337,11 @@ impl Writer {
     }
 
     /// Forgets what may be wrong, and reads the topics again.
-    async fn look_again(&mut self) -> Result<(), Fault> {
+    async fn look_again(&mut self, cluster: &Cluster) -> Result<(), Fault> {
         self.forget();
-        if self.table.refresh(&self.cluster).await? {
+        // Whoever else reads them may take longer than there is time.
+        let refreshed = cluster.deadline().hold(self.table.refresh(cluster)).await;
+        if refreshed.ok_or_else(too_late)?? {
             let table = self.table.get();
             self.growing.note_topics(|lane| table.by_id(lane.topic).is_none());
         }
@@ -284,6 +350,7 @@ impl Writer {
 
     async fn find_all(
         &self,
+        cluster: &Cluster,
         ids: &[(TopicId, EventId)],
         found: &mut HashMap<(TopicId, EventId), Stored>,
     ) -> Result<(), Fault> {
@@ -294,14 +361,14 @@ impl Writer {
         }
         for (topic, ids) in by_topic {
             let Some(entry) = table.by_id(topic) else { continue };
-            let there = lookup::find_all(&self.cluster, entry, &ids).await?;
+            let there = lookup::find_all(cluster, entry, &ids).await?;
             found.extend(there.into_iter().map(|stored| ((topic, stored.event.id), stored)));
         }
         Ok(())
     }
 
     /// Reads what planning needs and is not known.
-    async fn load(&mut self, wishes: &[Wish]) -> Result<(), Fault> {
+    async fn load(&mut self, cluster: &Cluster, wishes: &[Wish]) -> Result<(), Fault> {
         if self.known.heads.len() > LANES_KNOWN_MAX {
             self.known.heads.clear();
         }
@@ -316,7 +383,7 @@ impl Writer {
             match wish {
                 Wish::Append(append) => lanes.extend(append.expect.iter().map(|e| e.lane)),
                 Wish::Save(save) if !self.known.groups.contains_key(&save.group) => {
-                    let known = groups::known(&self.cluster, &save.group).await?;
+                    let known = groups::known(cluster, &save.group).await?;
                     self.known.groups.insert(save.group.clone(), known);
                 }
                 Wish::Save(_) => {}
@@ -326,7 +393,7 @@ impl Writer {
         if lanes.is_empty() {
             return Ok(());
         }
-        let read = heads(&self.cluster, &lanes).await?;
+        let read = heads(cluster, &lanes).await?;
         for lane in lanes {
             self.known.heads.insert(lane, read.get(&lane).copied().unwrap_or_default());
         }
@@ -369,18 +436,23 @@ impl Writer {
 }
 
 /// Puts a wish into the batch; gives back what goes by itself.
-fn sort(batch: &mut Batch, request: Request) -> Option<Request> {
+fn sort(batch: &mut Batch, Asked { request, deadline }: Asked) -> Option<Asked> {
     match request {
         Request::Append(append, reply) => {
-            batch.add(Wish::Append(append), Waiting::Appender(reply));
+            batch.add(Wish::Append(append), Waiting::Appender(reply), deadline);
             None
         }
         Request::Save(save, reply) => {
-            batch.add(Wish::Save(save), Waiting::Saver(reply));
+            batch.add(Wish::Save(save), Waiting::Saver(reply), deadline);
             None
         }
-        other => Some(other),
+        request => Some(Asked { request, deadline }),
     }
+}
+
+/// Nothing was begun.
+fn waited_in_vain() -> Fault {
+    Fault::Refused("MongoDB did not do in time what was asked for before".to_owned())
 }
 
 /// Where lanes end: the newest there is, whoever may still take it back. A condition on it holds

@@ -9,7 +9,11 @@
 
 mod replica_set;
 
+mod verdict;
+
 mod conformance;
+
+mod bus;
 
 mod outbox;
 

@@ -57,5 +57,9 @@ async fn end_transactions_left_open(client: &Client) {
         Bson::Document(doc! { "id": id.clone() })
     };
     let sessions: Vec<Bson> = found.iter().map(id).collect();
+    if sessions.is_empty() {
+        // To the server, none are all: everything that other tests do would be cut off.
+        return;
+    }
     admin.run_command(doc! { "killSessions": sessions }).await.unwrap();
 }

@@ -1,18 +1,19 @@
 //! Every command that the store uses fails, in every way that servers have: what is answered is the
 //! truth, and afterwards everything goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use promethean::store::{Append, AppendError, TopicDefinition};
+use promethean::store::{Append, AppendError, Attend, HubId, Put, SaveError, TopicDefinition};
 use promethean::{Bus, PublishError, Start};
 use promethean_event::{EventId, GroupName, Key, NewEvent, Payload, Timestamp, Topic};
 
 use super::failovers::is_honest;
 use super::set::{Set, rounds};
 use crate::conformance::wait_for;
-use crate::hubs::until;
+use crate::hubs::{until, until_all};
+use crate::verdict::must_hold;
 
 /// What the store, groups and entries send.
 const COMMANDS: [&str; 10] = [
@@ -32,6 +33,10 @@ const COMMANDS: [&str; 10] = [
 /// kinds), write concern not met, write conflict, no such transaction, out of time.
 const CODES: [i32; 8] = [11600, 10107, 189, 91, 64, 112, 251, 50];
 
+/// How often everything is done at most before a command must have failed. Some are only sent now and
+/// then: what listens asks once a second, and so do monitors.
+const DRIVES_MAX: usize = 200;
+
 /// What is known of an event that was published once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answered {
@@ -46,21 +51,85 @@ struct Course {
     published: BTreeMap<EventId, Answered>,
     /// Events that were published together.
     batches: Vec<(EventId, EventId)>,
+    /// The values that an entry may have.
+    entry: BTreeSet<u64>,
+    /// A hub that is there, and has no members.
+    hub: HubId,
+    turns: u64,
 }
 
 impl Course {
-    async fn fail(&self, command: &str, how: Document, times: i32) {
+    /// Lets a command fail so many times; gives how often any has failed before.
+    async fn fail(&self, command: &str, how: Document, times: i32) -> i32 {
         let mut data = doc! { "failCommands": [command] };
         data.extend(how);
-        self.point(doc! { "mode": { "times": times }, "data": data }).await;
+        self.point(doc! { "mode": { "times": times }, "data": data }).await
     }
 
-    async fn point(&self, how: Document) {
+    /// Gives how often commands have failed by it so far.
+    async fn point(&self, how: Document) -> i32 {
         let mut order = doc! { "configureFailPoint": "failCommand" };
         order.extend(how);
+        self.admin(order).await.get_i32("count").unwrap()
+    }
+
+    async fn admin(&self, command: Document) -> Document {
         let admin = self.client.database("admin");
-        // It may be the one that fails.
-        while admin.run_command(order.clone()).await.is_err() {}
+        loop {
+            // It may be the one that fails.
+            if let Ok(answer) = admin.run_command(command.clone()).await {
+                return answer;
+            }
+        }
+    }
+
+    /// A command fails while everything is done that the store does. Again, until it has failed: or
+    /// nothing sends it, and nothing was tried.
+    async fn go_through(&mut self, command: &str, how: &Document, times: i32) {
+        let cell = format!("{command} {how} {times}");
+        for _ in 0..DRIVES_MAX {
+            let before = self.fail(command, how.clone(), times).await;
+            self.drive(&cell).await;
+            if self.point(doc! { "mode": "off" }).await > before {
+                return;
+            }
+        }
+        panic!("{cell}: nothing sends it");
+    }
+
+    async fn drive(&mut self, cell: &str) {
+        self.publish().await;
+        self.put().await;
+        let mut definition = TopicDefinition::new(Topic::new("bills").unwrap());
+        // Another one each time, so that there is something to write.
+        definition.cleaning.age_ms_max = Some(1_000_000_000 + self.turns);
+        let bus = self.bus.clone();
+        assert_honest(cell, &bus.store().define(definition).await);
+        let claims = bus.store().claims().unwrap();
+        let lease = std::time::Duration::from_secs(600);
+        let attend = Attend { hub: self.hub, arrives: true, groups: Vec::new(), lease };
+        assert_honest(cell, &claims.attend(attend).await);
+        // It is another's: this is taken back.
+        let lane = bus.topics().get(&Topic::new("orders").unwrap()).unwrap().lanes().next();
+        let claimed = claims.claim(self.hub, group(), lane.into_iter().collect()).await;
+        assert_honest(cell, &claimed);
+        // What it could not clean it says, and the next time it does.
+        drop(bus.store().clean(Vec::new()).await);
+    }
+
+    /// Puts an entry, and notes what it may be by then.
+    async fn put(&mut self) {
+        self.turns += 1;
+        let value = Some(Payload::of(&self.turns).unwrap());
+        let put = Put { space: "test", key: Key::new("turn").unwrap(), value, expect: None };
+        match self.bus.store().put(vec![put]).await {
+            Ok(()) => self.entry = BTreeSet::from([self.turns]),
+            Err(SaveError::Append(AppendError::Indeterminate(_))) => {
+                self.entry.insert(self.turns);
+            }
+            Err(SaveError::Append(AppendError::Unavailable(_))) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Publishes over two topics, and notes what was said of it. Not once more: what is refused must
@@ -88,7 +157,12 @@ impl Course {
 
     /// What is in the store is what was said.
     async fn check(&self, cell: &str) {
-        let mut found: BTreeMap<EventId, usize> = BTreeMap::new();
+        let (mut found, mut wrong) = (BTreeMap::<EventId, usize>::new(), Vec::new());
+        let mut must = |holds: bool, text: String| {
+            if !holds {
+                wrong.push(format!("{cell}: {text}"));
+            }
+        };
         for topic in ["orders", "bills"] {
             let topic = Topic::new(topic).unwrap();
             let lane = self.bus.topics().get(&topic).unwrap().lanes().next().unwrap();
@@ -98,27 +172,32 @@ impl Course {
                 let limit = promethean::store::PageLimit::default();
                 let read = promethean::store::Read::From { lane, from, limit };
                 let page = self.bus.store().read(read).await.unwrap();
-                assert!(page.gaps.is_empty(), "{cell}: {:?}", page.gaps);
+                must(page.gaps.is_empty(), format!("{:?}", page.gaps));
                 for stored in &page.events {
-                    assert_eq!(stored.event.offset.get(), next, "{cell}: not dense");
+                    must(stored.event.offset.get() == next, format!("not dense at {next}"));
                     next += 1;
                     *found.entry(stored.event.id).or_default() += 1;
                 }
                 from = page.next;
             }
         }
+        let entries = self.bus.store().entries("test").await.unwrap();
+        let value: u64 = entries[0].value.decode().unwrap();
+        let may_be = &self.entry;
+        must(may_be.contains(&value), format!("the entry is {value}, not one of {may_be:?}"));
         for (id, answered) in &self.published {
             let count = found.get(id).copied().unwrap_or(0);
             match answered {
-                Answered::Stored => assert_eq!(count, 1, "{cell}: {id} was acknowledged"),
-                Answered::Refused => assert_eq!(count, 0, "{cell}: {id} was refused"),
-                Answered::Unknown => assert!(count <= 1, "{cell}: {id} is there twice"),
+                Answered::Stored => must(count == 1, format!("{id}, acknowledged: {count} times")),
+                Answered::Refused => must(count == 0, format!("{id}, refused: {count} times")),
+                Answered::Unknown => must(count <= 1, format!("{id} is there {count} times")),
             }
         }
         // A batch is there whole or not at all.
         for (one, other) in &self.batches {
-            assert_eq!(found.get(one), found.get(other), "{cell}: half of a batch");
+            must(found.get(one) == found.get(other), format!("half of {one} and {other}"));
         }
+        must_hold(&wrong);
     }
 }
 
@@ -132,11 +211,17 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
             bus.define(definition).await.unwrap();
         }
         let client = Client::with_uri_str(&set.url).await.unwrap();
-        let group = GroupName::new("g").unwrap();
         let subscribe = bus.subscribe_to(["orders"], "g").from(Start::Earliest);
         let consumer = subscribe.handle(|_event| async { Ok(()) }).await.unwrap();
-        let (published, batches) = (BTreeMap::new(), Vec::new());
-        let mut course = Course { bus: bus.clone(), client, published, batches };
+        let mut course = Course {
+            bus: bus.clone(),
+            client,
+            published: BTreeMap::new(),
+            batches: Vec::new(),
+            entry: BTreeSet::new(),
+            hub: HubId::generate(),
+            turns: 0,
+        };
         let closed = doc! { "closeConnection": true };
         let codes = CODES.iter().map(|code| doc! { "errorCode": code });
         let ways: Vec<Document> = codes.chain([closed]).collect();
@@ -145,9 +230,7 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
             for command in COMMANDS {
                 for how in &ways {
                     let cell = format!("{command} {how} {times}");
-                    course.fail(command, how.clone(), times).await;
-                    course.publish().await;
-                    course.point(doc! { "mode": "off" }).await;
+                    course.go_through(command, how, times).await;
                     until(&format!("{cell}: publishing goes on"), async || {
                         let event = event_of("orders");
                         bus.publish(event).await.is_ok()
@@ -158,11 +241,23 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
                 course.check(command).await;
             }
         }
-        until("the group is done", async || bus.caught_up(&group).await.is_ok()).await;
+        until_all("the group is done", async || bus.caught_up(&group()).await.is_ok()).await;
         println!("{cells} cells, {} events noted", course.published.len());
         drop(consumer);
         bus.close().await;
     });
+}
+
+fn group() -> GroupName {
+    GroupName::new("g").unwrap()
+}
+
+/// Done, or not, or nobody knows: nothing else comes of a command that fails.
+fn assert_honest<T: std::fmt::Debug>(cell: &str, answer: &Result<T, SaveError>) {
+    use AppendError::{Indeterminate, Unavailable};
+    let honest =
+        matches!(answer, Ok(_) | Err(SaveError::Append(Unavailable(_) | Indeterminate(_))));
+    assert!(honest, "{cell}: {answer:?}");
 }
 
 fn event_of(topic: &str) -> NewEvent {

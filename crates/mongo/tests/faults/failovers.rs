@@ -13,7 +13,8 @@ use super::pulse::{Pulse, Silence, Silences, beat_by_driver};
 use super::set::{Set, rounds};
 use crate::conformance::wait_for;
 use crate::hubs::history::{History, Seen};
-use crate::hubs::until;
+use crate::hubs::{until, until_all};
+use crate::verdict::must_hold;
 
 fn event(number: u64) -> NewEvent {
     let topic = Topic::new("orders").unwrap();
@@ -79,12 +80,12 @@ async fn consume(bus: Bus, history: History, pulse: Arc<Pulse>) {
 /// What was acknowledged came, and was confirmed once, in order.
 async fn all_is_well(bus: &Bus, history: &History, acknowledged: &Acknowledged) {
     let published = acknowledged.events.lock().unwrap().clone();
-    until("everything is done", async || {
+    until_all("everything is done", async || {
         history.confirmed() + history.unknown(None) >= published.len()
     })
     .await;
     bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    must_hold(&history.violations(&published));
 }
 
 #[test]

@@ -24,7 +24,7 @@ async fn halt_copying(set: &Set, primary: usize, halted: bool) {
 }
 
 /// The change streams that are open, by the numbers of their cursors. Nobody else uses this set.
-async fn streams(admin: &mongodb::Database) -> BTreeSet<i64> {
+pub(super) async fn streams(admin: &mongodb::Database) -> BTreeSet<i64> {
     let is_stream =
         doc! { "cursor.originatingCommand.pipeline.0.$changeStream": { "$exists": true } };
     let pipeline = [

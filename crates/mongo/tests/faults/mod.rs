@@ -3,6 +3,8 @@
 
 mod set;
 
+mod alone;
+
 mod pulse;
 
 mod failovers;
@@ -12,3 +14,5 @@ mod commands;
 mod cuts;
 
 mod late;
+
+mod polling;

@@ -12,18 +12,30 @@ mod sharing;
 use std::future::Future;
 use std::time::Duration;
 
+use crate::verdict::must_hold;
+
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks again until something holds.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    assert!(comes_to_hold(holds).await, "not so within {PATIENCE:?}: {what}");
+}
+
+/// The same for what shows that nothing was lost: if it does not come, no other try makes it good.
+pub(crate) async fn until_all<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    if !comes_to_hold(holds).await {
+        must_hold(&[format!("not so within {PATIENCE:?}: {what}")]);
+    }
+}
+
+async fn comes_to_hold<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) -> bool {
     let waiting = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(waited.is_ok(), "not so within {PATIENCE:?}: {what}");
+    tokio::time::timeout(PATIENCE, waiting).await.is_ok()
 }
 
 /// The same scenario on every store that several hubs can use.

@@ -8,7 +8,8 @@ use promethean_event::{Failure, GroupName, Pattern, Topic};
 
 use super::history::History;
 use super::hub::{Hub, Place, define, publish};
-use super::{on_every_store, until};
+use super::{on_every_store, until, until_all};
+use crate::verdict::must_hold;
 
 on_every_store!(
     a_group_is_moved_from_any_hub,
@@ -151,8 +152,8 @@ async fn topics_are_seen_by_all(place: Place) {
     let orders = Topic::new("orders").unwrap();
     until("the topic is known", async || b.bus.topics().get(&orders).is_some()).await;
     let published = publish(&a, 0..20).await;
-    until("all confirmed", async || history.confirmed() == 20).await;
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    until_all("all confirmed", async || history.confirmed() == 20).await;
+    must_hold(&history.violations(&published));
     a.bus.remove_topic(&orders).await.unwrap();
     until("the topic is gone", async || b.bus.topics().get(&orders).is_none()).await;
     drop((a, b));

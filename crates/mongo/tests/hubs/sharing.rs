@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use promethean::Start;
 use promethean_event::GroupName;
+use promethean_harness::stopwatch::Stopwatch;
 
 use super::history::History;
 use super::hub::{Hub, Place, define, publish};
-use super::{on_every_store, until};
+use super::{on_every_store, until, until_all};
+use crate::verdict::must_hold;
 
 on_every_store!(
     lanes_are_shared_out_and_every_key_is_in_order,
@@ -15,10 +18,14 @@ on_every_store!(
     a_hub_that_leaves_is_taken_over_from_at_once,
     a_hub_that_slept_confirms_nothing_that_is_anothers,
     where_there_is_one_partition_the_others_stand_by,
+    members_that_come_and_go_are_one_attempt_each,
 );
 
 /// So short that others take over within the test.
 const SHORT: Duration = Duration::from_secs(1);
+/// Leases until another hub has what one that died held. One and a second is what is promised, which
+/// are two of these; machines that tests run on stand still for longer than that.
+const TAKEOVER_LEASES_MAX: f64 = 8.0;
 /// So long that nobody takes over because of it.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -33,7 +40,7 @@ async fn all_confirmed(history: &History, count: usize) {
 /// Everything is confirmed, but for what nobody can know of.
 async fn all_done(history: &History, count: usize, dead: Option<usize>) {
     let done = async || history.confirmed() + history.unknown(dead) >= count;
-    until(&format!("{count} confirmed"), done).await;
+    until_all(&format!("{count} confirmed"), done).await;
 }
 
 async fn lanes_are_shared_out_and_every_key_is_in_order(place: Place) {
@@ -52,7 +59,7 @@ async fn lanes_are_shared_out_and_every_key_is_in_order(place: Place) {
     shared(&b, &[3, 3, 2]).await;
     published.extend(publish(&c, 200..300).await);
     all_confirmed(&history, published.len()).await;
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    must_hold(&history.violations(&published));
     for number in 0..3 {
         assert!(history.confirmed_at(number) > 0, "hub {number} did nothing");
     }
@@ -73,13 +80,15 @@ async fn a_hub_that_dies_is_taken_over_from(place: Place) {
     })
     .await;
     a.die();
+    let died = Stopwatch::start();
     published.extend(publish(&b, 200..400).await);
     shared(&b, &[4]).await;
+    let leases = died.elapsed().as_secs_f64() / SHORT.as_secs_f64();
+    assert!(leases < TAKEOVER_LEASES_MAX, "taken over after {leases:.2} leases");
     all_done(&history, published.len(), Some(0)).await;
     b.bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
     // What was out at the one that died comes again; nothing else does.
-    let wrong = history.violations(&published);
-    assert_eq!(wrong, Vec::<String>::new());
+    must_hold(&history.violations(&published));
     drop(b);
     Arc::into_inner(place).unwrap().end().await;
 }
@@ -99,7 +108,7 @@ async fn a_hub_that_leaves_is_taken_over_from_at_once(place: Place) {
     a.leave().await;
     shared(&b, &[4]).await;
     all_confirmed(&history, published.len()).await;
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    must_hold(&history.violations(&published));
     drop(b);
     Arc::into_inner(place).unwrap().end().await;
 }
@@ -128,7 +137,7 @@ async fn a_hub_that_slept_confirms_nothing_that_is_anothers(place: Place) {
     }
     published.extend(publish(&b, 600..700).await);
     all_confirmed(&history, published.len()).await;
-    assert_eq!(history.violations_but(&published, Some(0)), Vec::<String>::new());
+    must_hold(&history.violations_but(&published, Some(0)));
     drop((a, b));
     Arc::into_inner(place).unwrap().end().await;
 }
@@ -147,8 +156,25 @@ async fn where_there_is_one_partition_the_others_stand_by(place: Place) {
     assert_eq!(a.shares("g").await, [1]);
     published.extend(publish(&a, 50..100).await);
     all_confirmed(&history, 100).await;
-    assert_eq!(history.violations(&published), Vec::<String>::new());
+    must_hold(&history.violations(&published));
     assert_eq!(history.delivered_at(1), 0);
     drop((a, b));
+    Arc::into_inner(place).unwrap().end().await;
+}
+
+/// A hub gave back the lanes of a group whose last member had gone though another had come meanwhile;
+/// what that one had just been given counted as an attempt that failed.
+async fn members_that_come_and_go_are_one_attempt_each(place: Place) {
+    let place = Arc::new(place);
+    let hub = Hub::start(&place, 0, LONG).await;
+    define(&hub, 1).await;
+    publish(&hub, 0..1).await;
+    for attempt in 1..=40 {
+        let subscribe = hub.bus.subscribe_to(["orders"], "g").from(Start::Earliest);
+        let mut stream = subscribe.max_attempts(1_000).stream().await.unwrap();
+        let next = tokio::time::timeout(super::PATIENCE, stream.next()).await.unwrap();
+        assert_eq!(next.unwrap().unwrap().attempt(), attempt);
+    }
+    drop(hub);
     Arc::into_inner(place).unwrap().end().await;
 }

@@ -47,4 +47,11 @@ impl Pace {
         quiet: Duration::from_millis(20),
         patience: Duration::from_secs(25),
     };
+
+    /// For a bus over a server, where every write is a round trip and more.
+    pub const REMOTE: Self = Self {
+        tick: Duration::from_millis(600),
+        quiet: Duration::from_millis(300),
+        patience: Duration::from_secs(120),
+    };
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_core::future::BoxFuture;
 use promethean::event::{EventId, GroupName, Key, Offset, Timestamp};
 use promethean::store::{
-    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
-    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, SaveError, Store, Stored,
-    TopicDefinition, TopicId, TopicTable,
+    Append, AppendError, Appended, Attend, Claim, Claims, Entry, EventPage, GroupRecord, GroupSave,
+    Growth, HubId, HubPresence, KeyPage, KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read,
+    ReadError, SaveError, Store, Stored, TopicDefinition, TopicId, TopicTable,
 };
 use tokio::sync::watch;
 
@@ -265,6 +265,10 @@ impl Store for FragileStore {
         self.inner.clean(holds)
     }
 
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.inner.claims().map(|_| self as &dyn Claims)
+    }
+
     fn failure(&self) -> Option<String> {
         self.inner.failure()
     }
@@ -280,6 +284,51 @@ impl Store for FragileStore {
             }
             self.cut();
         })
+    }
+}
+
+impl FragileStore {
+    /// The claims of the store inside, unless nothing gets through.
+    fn claims_inside(&self) -> Result<&dyn Claims, SaveError> {
+        self.refused()?;
+        // Nobody is given claims that are not there.
+        self.inner.claims().ok_or(SaveError::Append(AppendError::Closed))
+    }
+}
+
+/// A hub that is cut off says nothing any more, not even that it goes.
+impl Claims for FragileStore {
+    fn attend(&self, attend: Attend) -> BoxFuture<'_, Result<Option<Vec<HubPresence>>, SaveError>> {
+        Box::pin(async move { self.claims_inside()?.attend(attend).await })
+    }
+
+    fn depart(&self, hub: HubId) -> BoxFuture<'_, Result<(), SaveError>> {
+        Box::pin(async move { self.claims_inside()?.depart(hub).await })
+    }
+
+    fn holders(&self, group: GroupName) -> BoxFuture<'_, Result<Vec<Claim>, ReadError>> {
+        Box::pin(async move {
+            let inside = self.claims_inside();
+            let inside = inside.map_err(|error| ReadError::Failed(error.to_string()))?;
+            inside.holders(group).await
+        })
+    }
+
+    fn claim(
+        &self,
+        hub: HubId,
+        group: GroupName,
+        lanes: Vec<Lane>,
+    ) -> BoxFuture<'_, Result<Vec<Claim>, SaveError>> {
+        Box::pin(async move { self.claims_inside()?.claim(hub, group, lanes).await })
+    }
+
+    fn release(
+        &self,
+        group: GroupName,
+        claims: Vec<Claim>,
+    ) -> BoxFuture<'_, Result<(), SaveError>> {
+        Box::pin(async move { self.claims_inside()?.release(group, claims).await })
     }
 }
 

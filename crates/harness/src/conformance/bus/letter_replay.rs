@@ -243,7 +243,10 @@ pub async fn letters_can_be_discarded(factory: &dyn BusFactory) {
 pub async fn many_letters_are_all_replayed(factory: &dyn BusFactory) {
     const LETTERS: u64 = 1_200;
     let scene = Scene::open(factory).await;
-    let mut billing = scene.subscribe().await;
+    // It reads nothing while they are replayed, however long that takes.
+    let builder = scene.bus.subscribe_to([ORDERS], BILLING).from(Start::Earliest);
+    let builder = builder.ack_timeout(scene.pace.patience * 10);
+    let mut billing = builder.stream().await.expect("one can subscribe");
     scene.publish_all("", 0..LETTERS).await;
     for _ in 0..LETTERS {
         let delivered = scene.next(&mut billing).await;

@@ -56,6 +56,17 @@ impl Owner {
         }
     }
 
+    /// Listens until it has so many events, and then whether more come.
+    async fn listen_for(&mut self, scene: &Scene<'_>, events: usize) {
+        let listening = async {
+            self.listen(scene).await;
+            while self.held.len() < events {
+                self.listen(scene).await;
+            }
+        };
+        scene.within(&format!("{events} events"), listening).await;
+    }
+
     async fn ack_all(&mut self) {
         let held = std::mem::take(&mut self.held);
         let targets: Vec<_> = held.iter().map(|one| AckTarget::Token(one.token())).collect();
@@ -63,14 +74,38 @@ impl Owner {
     }
 }
 
-fn owners_are_sound(owners: &[Owner], lanes: usize) {
+/// Listens until every partition has its one owner, balanced to within one.
+async fn settle(scene: &Scene<'_>, owners: &mut [Owner], lanes: usize) {
+    let mut unsound = String::new();
+    let settling = async {
+        loop {
+            for owner in owners.iter_mut() {
+                owner.listen(scene).await;
+            }
+            match owners_are_sound(owners, lanes) {
+                Ok(()) => return,
+                Err(why) => unsound = why,
+            }
+        }
+    };
+    let settled = tokio::time::timeout(scene.pace.patience, settling).await;
+    assert!(settled.is_ok(), "{unsound}");
+}
+
+fn owners_are_sound(owners: &[Owner], lanes: usize) -> Result<(), String> {
     let all: Vec<_> = owners.iter().flat_map(|owner| owner.owned.iter().copied()).collect();
     let distinct: BTreeSet<_> = all.iter().copied().collect();
-    assert_eq!(distinct.len(), all.len(), "one owner each");
-    assert_eq!(distinct.len(), lanes, "and one for every partition");
     let counts: Vec<_> = owners.iter().map(|owner| owner.owned.len()).collect();
     let (least, most) = (counts.iter().min(), counts.iter().max());
-    assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{counts:?}");
+    if distinct.len() != all.len() {
+        Err(format!("more than one owner: {counts:?}"))
+    } else if distinct.len() != lanes {
+        Err(format!("not one for every partition: {counts:?}"))
+    } else if most.zip(least).is_none_or(|(most, least)| most - least > 1) {
+        Err(format!("not balanced: {counts:?}"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Pitfalls 79, 80, 82, P25, promise 7: one owner each, balanced to within one, moving as few as
@@ -90,12 +125,7 @@ pub async fn partitions_have_one_owner_each(factory: &dyn BusFactory) {
         } else {
             drop(owners.remove(random.below(owners.len() as u64) as usize));
         }
-        for _ in 0..2 {
-            for owner in &mut owners {
-                owner.listen(&scene).await;
-            }
-        }
-        owners_are_sound(&owners, LANES);
+        settle(&scene, &mut owners, LANES).await;
         if joins && round > 0 {
             let kept: usize = before
                 .iter()
@@ -117,19 +147,9 @@ pub async fn members_without_a_partition_wait(factory: &dyn BusFactory) {
     for _ in 0..4 {
         owners.push(Owner::new(join(&scene, &wish).await));
     }
-    for _ in 0..2 {
-        for owner in &mut owners {
-            owner.listen(&scene).await;
-        }
-    }
-    owners_are_sound(&owners, 2);
+    settle(&scene, &mut owners, 2).await;
     owners.retain(|owner| owner.owned.is_empty());
-    for _ in 0..2 {
-        for owner in &mut owners {
-            owner.listen(&scene).await;
-        }
-    }
-    owners_are_sound(&owners, 2);
+    settle(&scene, &mut owners, 2).await;
 }
 
 /// Pitfall 82, P25: the old owner finishes what it has before the new one begins.
@@ -145,7 +165,7 @@ pub async fn a_revoked_partition_is_drained_first(factory: &dyn BusFactory) {
     for turn in 0..20 {
         scene.publish(ORDERS, &format!("key-{turn}"), turn).await;
     }
-    old.listen(&scene).await;
+    old.listen_for(&scene, 20).await;
     assert_eq!(old.held.len(), 20);
     let mut new = Owner::new(join(&scene, &wish).await);
     old.listen(&scene).await;
@@ -161,7 +181,7 @@ pub async fn a_revoked_partition_is_drained_first(factory: &dyn BusFactory) {
     let drained = old.held.iter().filter(of_revoked).map(leased_number);
     assert!(drained.max().is_some_and(|last| last < 20), "nothing new of a revoked partition");
     old.ack_all().await;
-    new.listen(&scene).await;
+    new.listen_for(&scene, 1).await;
     assert_eq!(new.owned.len(), 1);
     assert!(!new.held.is_empty() && new.held.iter().all(|one| leased_number(one) >= 20));
     assert!(new.held.iter().all(|one| one.attempt() == 1), "nothing came twice");
@@ -177,7 +197,7 @@ pub async fn a_late_owner_is_fenced(factory: &dyn BusFactory) {
     for turn in 0..20 {
         scene.publish(ORDERS, &format!("key-{turn}"), turn).await;
     }
-    old.listen(&scene).await;
+    old.listen_for(&scene, 20).await;
     assert_eq!(old.held.len(), 20);
     let mut new = Owner::new(join(&scene, &wish).await);
     let gained = scene.batch(&mut new.member).await;
@@ -205,7 +225,7 @@ pub async fn partitions_have_their_own_cursors(factory: &dyn BusFactory) {
     for turn in 0..40 {
         scene.publish(ORDERS, &format!("key-{turn}"), turn).await;
     }
-    one.listen(&scene).await;
+    one.listen_for(&scene, 40).await;
     let first = scene.lane(ORDERS, 0).id();
     let of_first: Vec<_> = one.held.iter().filter(|held| held.token().lane == first).collect();
     let targets: Vec<_> = of_first.iter().map(|held| AckTarget::Token(held.token())).collect();
@@ -214,7 +234,7 @@ pub async fn partitions_have_their_own_cursors(factory: &dyn BusFactory) {
     assert_eq!(cursors, [targets.len() as u64, 0]);
     drop(one);
     let mut two = Owner::new(join(&scene, &wish).await);
-    two.listen(&scene).await;
+    two.listen_for(&scene, 40 - targets.len()).await;
     assert_eq!(two.held.len(), 40 - targets.len(), "the backlog of the second, all of it");
 }
 

@@ -226,8 +226,18 @@ impl<'a> Scene<'a> {
     /// The numbers of all events of one partition.
     pub(super) async fn numbers(&self, name: &str) -> Vec<u64> {
         let limit = PageLimit { events: 10_000, bytes: 1 << 24 };
-        let page = self.bus.read(&topic(name), Partition::ZERO, Offset::ZERO, limit).await;
-        page.expect("the topic can be read").events.iter().map(|s| number(&s.event)).collect()
+        let (mut numbers, mut from) = (Vec::new(), Offset::ZERO);
+        let lane = self.lane(name, 0);
+        let end = self.bus.store().bounds(lane).await.expect("the lane is there").next;
+        // A page may end before its limit does.
+        while from < end {
+            let page = self.bus.read(&topic(name), Partition::ZERO, from, limit).await;
+            let page = page.expect("the topic can be read");
+            assert!(page.next > from, "a page that goes nowhere");
+            numbers.extend(page.events.iter().map(|stored| number(&stored.event)));
+            from = page.next;
+        }
+        numbers
     }
 
     /// Dead letters that wait.

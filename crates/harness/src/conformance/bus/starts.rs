@@ -37,7 +37,9 @@ pub async fn a_group_that_begins_under_load_gets_a_whole_suffix(factory: &dyn Bu
     });
     let mut groups = Vec::new();
     for round in 0..10 {
+        // What the last one has waits until all the others are done.
         let builder = scene.bus.subscribe_to([ORDERS], &format!("group-{round}"));
+        let builder = builder.ack_timeout(scene.pace.patience * 10);
         let subscription = builder.stream().await.expect("one can subscribe");
         groups.push((scene.stored(ORDERS).await, subscription));
         tokio::task::yield_now().await;
