@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::growth::Growing;
 use crate::limits::{RETRY_MAX, UNHEARD};
 use crate::news;
-use crate::plan::{CursorChange, GroupChange, LaneChange, Plan, PlannedEvent};
+use crate::plan::{CursorChange, GroupChange, Head, LaneChange, Plan, PlannedEvent};
 use crate::transaction::{Attempt, Step};
 
 #[derive(Debug)]
@@ -167,30 +167,32 @@ impl CarryOut {
 
 fn lane_update(lane: Lane, change: &LaneChange) -> Document {
     let (before, after) = (change.before, change.after);
-    let end = doc! {
-        "next": signed(after.next),
-        "bytes": signed(after.bytes),
-        "appendedAt": date(after.appended_at),
-    };
     doc! {
         "q": { "_id": signed(lane.id().get()), "next": signed(before.next) },
         // So that it is a write, and a condition to others, where nothing else changes.
-        "u": { "$set": end, "$inc": { "writes": 1_i64 } },
+        "u": { "$set": end_of(after), "$inc": { "writes": 1_i64 } },
     }
 }
 
 fn lane_document(lane: Lane, change: &LaneChange) -> Document {
-    let after = change.after;
-    doc! {
+    let mut document = doc! {
         "_id": signed(lane.id().get()),
         "topic": &change.topic,
         "topic_id": i64::from(lane.topic.get()),
         "partition": i64::from(lane.partition.get()),
         "start": 0_i64,
-        "next": signed(after.next),
-        "bytes": signed(after.bytes),
-        "appendedAt": date(after.appended_at),
-        "writes": 1_i64,
+    };
+    document.extend(end_of(change.after));
+    document.insert("writes", 1_i64);
+    document
+}
+
+/// Where a lane ends, as its own document says it and as it is told.
+pub(crate) fn end_of(head: Head) -> Document {
+    doc! {
+        "next": signed(head.next),
+        "bytes": signed(head.bytes),
+        "appendedAt": date(head.appended_at),
     }
 }
 

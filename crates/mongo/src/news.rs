@@ -17,6 +17,7 @@ use promethean::store::Lane;
 use promethean_event::Timestamp;
 use tokio::sync::Notify;
 
+use crate::carry_out::end_of;
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
 use crate::document::{date, signed, unsigned};
@@ -100,14 +101,6 @@ pub(crate) fn of_plan(plan: &Plan) -> Vec<Document> {
         doc! { "q": { "_id": signed(lane.id().get()) }, "u": { "$set": end }, "upsert": true }
     };
     plan.grown().map(update).collect()
-}
-
-fn end_of(head: Head) -> Document {
-    doc! {
-        "next": signed(head.next),
-        "bytes": signed(head.bytes),
-        "appendedAt": date(head.appended_at),
-    }
 }
 
 /// What a change of the collection says; `None` if nothing.

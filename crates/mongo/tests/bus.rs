@@ -12,7 +12,7 @@ use promethean_mongo::{MongoOptions, MongoStore};
 use tokio::runtime::Runtime;
 
 use crate::conformance::wait_for;
-use crate::replica_set::{database, drop_database, url, url_of};
+use crate::replica_set::{database, drop_databases, url, url_of};
 use crate::verdict::must_hold;
 
 /// Buses over databases of their own. Each store works on a runtime of its own, which ends with
@@ -52,14 +52,7 @@ impl Drop for MongoBuses {
         let Current { databases, runtimes, .. } =
             std::mem::take(&mut *self.current.lock().unwrap());
         runtimes.into_iter().for_each(Runtime::shutdown_background);
-        let cleaning = std::thread::spawn(move || {
-            wait_for(async {
-                for database in databases {
-                    drop_database(&database).await;
-                }
-            });
-        });
-        cleaning.join().unwrap();
+        drop_databases(databases);
     }
 }
 

@@ -11,7 +11,7 @@ use promethean_harness::log_simulation::SimClock;
 use promethean_mongo::{MongoOptions, MongoStore};
 use tokio::runtime::Runtime;
 
-use crate::replica_set::{database, drop_database, url_of};
+use crate::replica_set::{database, drop_databases, url_of};
 
 /// Stores in databases of their own. Each works on a runtime of its own, which ends at once, with
 /// everything that is under way in it, when the store crashes.
@@ -49,14 +49,7 @@ impl Drop for MongoFactory {
     fn drop(&mut self) {
         let Place { databases, runtime } = std::mem::take(&mut *self.place.lock().unwrap());
         runtime.into_iter().for_each(Runtime::shutdown_background);
-        let cleaning = std::thread::spawn(move || {
-            wait_for(async {
-                for database in databases {
-                    drop_database(&database).await;
-                }
-            });
-        });
-        cleaning.join().unwrap();
+        drop_databases(databases);
     }
 }
 

@@ -7,6 +7,8 @@ use futures_util::TryStreamExt;
 use mongodb::Client;
 use mongodb::bson::{Bson, Document, doc};
 
+use crate::conformance::wait_for;
+
 /// The connection string of the replica set. There is no test without one.
 pub(crate) fn url() -> String {
     std::env::var("PROM_MONGO_URL").unwrap_or_else(|_| {
@@ -38,6 +40,18 @@ pub(crate) async fn drop_database(name: &str) {
     while tokio::time::timeout(LEFT_OPEN, &mut dropping).await.map(Result::unwrap).is_err() {
         end_transactions_left_open(&client).await;
     }
+}
+
+/// The same for several, on a thread of its own: where something is dropped, a runtime may be at work.
+pub(crate) fn drop_databases(names: Vec<String>) {
+    let dropping = std::thread::spawn(move || {
+        wait_for(async {
+            for name in names {
+                drop_database(&name).await;
+            }
+        });
+    });
+    dropping.join().unwrap();
 }
 
 /// Nobody goes on with a transaction that has rested for so long: they take milliseconds.
