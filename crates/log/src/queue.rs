@@ -147,6 +147,15 @@ impl Waiting {
         calls
     }
 
+    /// A thread is awake again; gives whether there is nothing to do. Nobody counts as called any
+    /// more, also if it woke by itself: a call that came just then has found nobody else, and a
+    /// call too many costs less than one that is never made.
+    fn woken(&mut self) -> bool {
+        self.idle -= 1;
+        self.called = false;
+        !self.turn && self.syncing == 0 && !self.ready()
+    }
+
     fn take_frame(&mut self) -> Vec<Request> {
         let taken = take_frame(&mut self.requests);
         self.bytes -= taken.iter().map(Request::bytes).sum::<usize>();
@@ -284,10 +293,8 @@ impl Queue {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             timed_out = false;
         }
-        waiting.idle -= 1;
-        waiting.called &= timed_out;
-        let still = !waiting.turn && waiting.syncing == 0 && !waiting.ready();
-        (waiting, timed_out && still)
+        let quiet = waiting.woken();
+        (waiting, timed_out && quiet)
     }
 
     /// Gives the turn back, while a frame of so many publishers is synced.
@@ -330,4 +337,28 @@ fn take_frame(requests: &mut Vec<Request>) -> Vec<Request> {
     }
     let rest = requests.split_off(count);
     std::mem::replace(requests, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread's rest ends by itself in the moment in which it is called: the call wakes nobody.
+    #[test]
+    fn a_call_that_meets_the_end_of_a_rest_is_not_the_last() {
+        let (_ticket, answer) = Ticket::new();
+        let mut waiting = Waiting { idle: 1, told: true, ..Waiting::default() };
+        waiting.requests.push(Request::Sync { answer });
+        waiting.publishers = 1;
+        assert!(waiting.calls(), "somebody sleeps, and there is something to do");
+        assert!(!waiting.calls(), "one call is enough");
+        assert!(!waiting.woken(), "it finds what it was called for");
+        drop(waiting.take_frame());
+
+        waiting.idle = 1;
+        let (_ticket, answer) = Ticket::new();
+        waiting.requests.push(Request::Sync { answer });
+        waiting.publishers = 1;
+        assert!(waiting.calls(), "it sleeps again, without an end, and has to be called");
+    }
 }
