@@ -8,6 +8,7 @@ use promethean_event::{EventId, NewEvent, Offset, PartitionCount, Seq, Timestamp
 
 use crate::catalog::Names;
 use crate::error::AppendError;
+use crate::frame_memory::FrameMemory;
 use crate::index::{id_hash, key_hash};
 use crate::limits::SMALL_BATCH_BYTES_MAX;
 use crate::receipts::Receipts;
@@ -176,9 +177,14 @@ impl Batch {
     pub(crate) fn encode(
         append: &Append,
         size: BatchSize,
-        names: &Names,
+        (names, memory): (&Names, &FrameMemory),
     ) -> Result<Self, AppendError> {
-        let mut batch = Self::with_capacity(size);
+        let mut batch = Self {
+            bytes: memory.take(size.bytes),
+            entries: memory.take_entries(size.events),
+            receipts: Vec::with_capacity(size.events),
+            ..Self::default()
+        };
         batch.fill(append, names)?;
         Ok(batch)
     }

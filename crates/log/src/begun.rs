@@ -4,6 +4,7 @@ use std::io;
 
 use crate::disk::DiskFile;
 use crate::engine::Engine;
+use crate::flight::Frame;
 use crate::options::Options;
 
 /// Never tried again: after a failed sync the kernel may call lost pages clean.
@@ -41,7 +42,9 @@ impl Begun {
             engine.note_failure(&text);
             text
         });
-        engine.flights.land(self.number, result, |frame, answer| engine.show(frame, answer));
+        let show = |frame: &Frame, answer: &mut dyn FnMut()| engine.show(frame, answer);
+        let done = |frame: Frame| engine.memory.give_lists(frame.placed.batches);
+        engine.flights.land(self.number, result, show, done);
         engine.waiting.wake_all();
     }
 

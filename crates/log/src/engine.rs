@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, CatalogEntry, Names};
 use crate::disk::{Disk, DiskFile};
 use crate::error::ReadError;
 use crate::flight::{Flights, Frame};
+use crate::frame_memory::FrameMemory;
 use crate::index::{
     ActiveIndex, FilterBudget, FrameSample, Indexed, SegmentIndex, SideFile, SideFileError, build,
 };
@@ -33,6 +34,7 @@ pub(crate) struct Engine {
     pub(crate) flights: Flights,
     pub(crate) waiting: Waiting,
     pub(crate) filters: FilterBudget,
+    pub(crate) memory: FrameMemory,
     /// Reads that went to the disk rather than to the tail in memory.
     pub(crate) disk_reads: AtomicU64,
     failure: OnceLock<String>,
@@ -107,6 +109,7 @@ impl Engine {
             flights: Flights::default(),
             waiting: Waiting::default(),
             filters,
+            memory: FrameMemory::default(),
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),
@@ -157,7 +160,7 @@ impl Engine {
     pub(crate) fn show(&self, frame: &Frame, answer: &mut dyn FnMut()) {
         let mut state = self.write();
         answer();
-        state.show(frame);
+        state.show(frame, &self.memory);
     }
 
     pub(crate) fn failure(&self) -> Option<&str> {
@@ -291,7 +294,7 @@ impl ReadPlace {
 const RECORD_GUESS_BYTES: usize = 1024;
 
 impl State {
-    fn show(&mut self, frame: &Frame) {
+    fn show(&mut self, frame: &Frame, memory: &FrameMemory) {
         let Frame { segment, position, bytes, first_seq: seq, append_ms, placed, .. } = frame;
         let (segment, position, append_ms) = (*segment, *position, *append_ms);
         self.next_seq = placed.next_seq;
@@ -307,7 +310,7 @@ impl State {
             key_hash: entry.key_hash(),
         });
         self.active.index.add(&placed.runs, indexed);
-        self.tail.push(segment, position, bytes.clone());
+        self.tail.push(segment, position, bytes.clone(), |gone| memory.give(gone));
         self.recent.note(&self.catalog, placed.ends.iter().map(|(end, _)| end.lane));
         for (end, greatest_id) in &placed.ends {
             self.catalog.advance(end.lane, end.next, *greatest_id);

@@ -169,6 +169,7 @@ impl Flights {
         number: u64,
         result: Result<Option<u64>, String>,
         mut show: impl FnMut(&Frame, &mut dyn FnMut()),
+        mut done: impl FnMut(Frame),
     ) {
         let mut inner = self.lock();
         match result {
@@ -205,8 +206,14 @@ impl Flights {
                 None => flight.show(&mut show),
             }
             inner = self.lock();
-            inner.flights.pop_front();
+            let slot = inner.flights.pop_front();
             inner.first += 1;
+            drop(inner);
+            slot.and_then(|slot| slot.frame)
+                .and_then(Arc::into_inner)
+                .into_iter()
+                .for_each(&mut done);
+            inner = self.lock();
         }
         inner.showing = false;
         if inner.flights.is_empty() {

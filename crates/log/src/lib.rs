@@ -30,6 +30,8 @@ mod begun;
 
 mod flight;
 
+mod frame_memory;
+
 mod roll;
 
 mod segment;

@@ -6,8 +6,8 @@ use promethean_event::limits::BATCH_BYTES_MAX;
 pub(crate) const FRAME_BYTES_MAX: u64 = BATCH_BYTES_MAX as u64 + 1024 * 1024;
 /// The writer stops collecting requests for one frame at this size.
 pub(crate) const FRAME_BYTES_TARGET: usize = 4 * 1024 * 1024;
-/// A frame of this size is worth a sync: the writer waits for no more publishers.
-pub(crate) const FRAME_BYTES_WORTHWHILE: usize = 128 * 1024;
+/// Small batches that wait share memory up to this size.
+pub(crate) const SHARED_BYTES_MAX: usize = 128 * 1024;
 /// Up to this size a batch is copied to others that wait, instead of keeping memory of its own.
 pub(crate) const SMALL_BATCH_BYTES_MAX: usize = 16 * 1024;
 /// Largest segment: positions in it are 32 bits.
@@ -21,9 +21,15 @@ pub(crate) const FRAME_SAMPLE_BYTES: u64 = 16 * 1024;
 /// What is kept free in the active segment for the system's own records when the disk is full.
 pub(crate) const SYSTEM_RESERVE_BYTES: u64 = 256 * 1024;
 
+/// Memory of a frame is kept for another one from this size on, if others have less use for it.
+pub(crate) const FRAME_MEMORY_BYTES_MIN: usize = 128 * 1024;
+/// Memory that is kept for frames.
+pub(crate) const FRAME_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 const _: () = {
-    assert!(SMALL_BATCH_BYTES_MAX < FRAME_BYTES_WORTHWHILE);
-    assert!(FRAME_BYTES_WORTHWHILE <= FRAME_BYTES_TARGET);
+    assert!(FRAME_MEMORY_BYTES_MAX.is_multiple_of(FRAME_MEMORY_BYTES_MIN));
+    assert!(SMALL_BATCH_BYTES_MAX < SHARED_BYTES_MAX);
+    assert!(SHARED_BYTES_MAX <= FRAME_BYTES_TARGET);
     assert!(FRAME_BYTES_TARGET as u64 <= FRAME_BYTES_MAX);
     assert!(FRAME_BYTES_MAX * 4 < SEGMENT_BYTES_LIMIT);
 };

@@ -152,7 +152,8 @@ impl Log {
         {
             return pushed;
         }
-        let batch = Batch { taken_at, ..Batch::encode(append, size, &names)? };
+        let batch =
+            Batch { taken_at, ..Batch::encode(append, size, (&names, &self.engine.memory))? };
         let (ticket, answers) = Ticket::new();
         queue.add(Request::Append { batch, answers }, call);
         Ok(ticket)

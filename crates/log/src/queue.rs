@@ -6,7 +6,7 @@ use promethean_event::Offset;
 use crate::batch::{Appended, Batch, BatchSize};
 use crate::catalog::LaneState;
 use crate::error::AppendError;
-use crate::limits::{FRAME_BYTES_TARGET, FRAME_BYTES_WORTHWHILE};
+use crate::limits::{FRAME_BYTES_TARGET, SHARED_BYTES_MAX};
 use crate::ticket::{Answers, Ticket};
 use crate::topic::{Lane, TopicDefinition, TopicId};
 
@@ -81,11 +81,14 @@ impl Request {
 /// How long nothing must happen before the log leaves word that everything is synced.
 const IDLE: Duration = Duration::from_millis(10);
 
-/// The share of the publishers whose frame is being synced that must wait for the next one before
-/// its sync is begun beside that one: a sync of hardly anything would only be in the way.
-const BESIDE_SHARE: usize = 2;
+/// A frame of so few publishers is synced while the next one is written and its sync begun beside it,
+/// so that nobody waits for the end of a sync that was begun just before he came. Where there are more,
+/// the disk has enough to do, and two syncs at once take twice as long and twice the processor time;
+/// those who come meanwhile share the next frame.
+const BESIDE_PUBLISHERS_MAX: usize = 16;
 
-/// What a writing thread is to do. It has the turn then, and gives it back by [`Queue::pass`].
+/// What a writing thread is to do. It has the turn then, and gives it back by [`Queue::pass`], or
+/// when it waits again.
 #[derive(Debug)]
 pub(crate) enum Turn {
     Write(Vec<Request>),
@@ -126,18 +129,17 @@ struct Waiting {
     called: bool,
     /// Threads that sleep.
     idle: usize,
-    /// Publishers whose frames are being synced.
+    /// Frames that are being synced by threads that do not have the turn.
     syncing: usize,
     /// Word was left since something was written.
     told: bool,
 }
 
 impl Waiting {
-    /// Whether it is time to write. What waits while a frame is synced goes into the next one: the
-    /// sync itself is the window of the group commit, and no timer is needed.
-    fn ready(&self) -> bool {
-        let wanted = (self.syncing / BESIDE_SHARE).max(1);
-        self.closed || self.publishers >= wanted || self.bytes >= FRAME_BYTES_WORTHWHILE
+    /// Whether there is something to write. What waits while a frame is synced goes into the next one:
+    /// the sync itself is the window of the group commit, and no timer is needed.
+    const fn ready(&self) -> bool {
+        self.closed || self.publishers > 0
     }
 
     /// Whether to wake a thread.
@@ -182,7 +184,7 @@ impl Waiting {
         self.publishers += 1;
         if let Some(Request::Append { batch, answers }) = self.requests.last_mut()
             && batch.shared
-            && batch.bytes.len() + small.bytes.len() <= FRAME_BYTES_WORTHWHILE
+            && batch.bytes.len() + small.bytes.len() <= SHARED_BYTES_MAX
         {
             let before = batch.bytes.len();
             batch.add(small);
@@ -190,7 +192,7 @@ impl Waiting {
             return answers.ticket();
         }
         let mut batch = Batch::to_share(self.shared_last);
-        let answers = Answers::with_capacity(self.shared_last.parts);
+        let mut answers = Answers::with_capacity(self.shared_last.parts);
         batch.add(small);
         self.bytes += batch.bytes.len();
         let ticket = answers.ticket();
@@ -260,15 +262,23 @@ impl Queue {
         self.lock().take_frame()
     }
 
-    /// Waits for the turn to write, and for something to write.
-    pub(crate) fn wait(&self) -> Turn {
+    /// Waits for the turn to write, and for something to write. Whoever has the turn still takes it
+    /// again, if there is something.
+    pub(crate) fn wait(&self, has_turn: bool) -> Turn {
         let mut waiting = self.lock();
+        if has_turn {
+            waiting.turn = false;
+        }
         loop {
             if !waiting.turn && waiting.ready() {
                 let requests = waiting.take_frame();
-                waiting.told = false;
-                waiting.turn = !requests.is_empty();
-                return if requests.is_empty() { Turn::Stop } else { Turn::Write(requests) };
+                if requests.is_empty() {
+                    // The other one may have gone to sleep because the turn was taken.
+                    self.arrived.notify_all();
+                    return Turn::Stop;
+                }
+                (waiting.told, waiting.turn) = (false, true);
+                return Turn::Write(requests);
             }
             let word_is_due;
             (waiting, word_is_due) = self.sleep(waiting);
@@ -297,19 +307,22 @@ impl Queue {
         (waiting, timed_out && quiet)
     }
 
-    /// Gives the turn back, while a frame of so many publishers is synced.
-    pub(crate) fn pass(&self, syncing: usize) {
+    /// Gives the turn back while a frame of so many publishers is synced, if another one may be written
+    /// and synced beside it; true if so.
+    pub(crate) fn pass(&self, publishers: usize) -> bool {
+        if publishers > BESIDE_PUBLISHERS_MAX {
+            return false;
+        }
         let mut waiting = self.lock();
         waiting.turn = false;
-        waiting.syncing += syncing;
+        waiting.syncing += 1;
         self.call(waiting);
+        true
     }
 
-    /// A frame of so many publishers is synced.
-    pub(crate) fn synced(&self, publishers: usize) {
-        let mut waiting = self.lock();
-        waiting.syncing -= publishers;
-        self.call(waiting);
+    /// A frame is synced for which the turn was given back.
+    pub(crate) fn synced(&self) {
+        self.lock().syncing -= 1;
     }
 
     /// No more requests; those that wait are still served.
@@ -360,5 +373,22 @@ mod tests {
         waiting.requests.push(Request::Sync { answer });
         waiting.publishers = 1;
         assert!(waiting.calls(), "it sleeps again, without an end, and has to be called");
+    }
+
+    /// One thread sleeps because the other one has the turn; nobody calls it when that one stops.
+    #[test]
+    fn both_threads_stop() {
+        let queue = std::sync::Arc::new(Queue::new(8));
+        let (_ticket, answer) = Ticket::new();
+        queue.push(Request::Sync { answer });
+        assert!(matches!(queue.wait(false), Turn::Write(_)));
+        queue.close();
+        let other = std::sync::Arc::clone(&queue);
+        let other = std::thread::spawn(move || other.wait(false));
+        while queue.lock().idle == 0 {
+            std::thread::yield_now();
+        }
+        assert!(matches!(queue.wait(true), Turn::Stop));
+        assert!(matches!(other.join(), Ok(Turn::Stop)));
     }
 }

@@ -28,7 +28,14 @@ impl Tail {
         Self { frames: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    pub(crate) fn push(&mut self, segment: SegmentName, position: u32, bytes: Bytes) {
+    /// Adds a frame; those that have to go for it are given to `gone`.
+    pub(crate) fn push(
+        &mut self,
+        segment: SegmentName,
+        position: u32,
+        bytes: Bytes,
+        mut gone: impl FnMut(Bytes),
+    ) {
         self.bytes += bytes.len();
         self.frames.push_back(TailFrame { segment, position, bytes });
         while self.bytes > self.bytes_max {
@@ -36,6 +43,7 @@ impl Tail {
                 break;
             };
             self.bytes -= oldest.bytes.len();
+            gone(oldest.bytes);
         }
     }
 
@@ -109,9 +117,9 @@ mod tests {
     /// Frames at 100 and 200 of one segment, and at 0 of the next.
     fn tail() -> Tail {
         let mut tail = Tail::new(1_000);
-        tail.push(name(1), 100, Bytes::from_static(&[1; 50]));
-        tail.push(name(1), 200, Bytes::from_static(&[2; 50]));
-        tail.push(name(9), 0, Bytes::from_static(&[3; 50]));
+        tail.push(name(1), 100, Bytes::from_static(&[1; 50]), drop);
+        tail.push(name(1), 200, Bytes::from_static(&[2; 50]), drop);
+        tail.push(name(9), 0, Bytes::from_static(&[3; 50]), drop);
         tail
     }
 

@@ -14,13 +14,21 @@ pub struct Ticket<T> {
 /// The other side of tickets. Those whose answers come together share one: it costs each of them a
 /// place in a list, instead of memory that one thread takes and another gives back.
 #[derive(Debug)]
-pub(crate) struct Answers<T>(Arc<Desk<T>>);
+pub(crate) struct Answers<T> {
+    desk: Arc<Desk<T>>,
+    tickets: usize,
+}
 
 #[derive(Debug)]
 struct Desk<T> {
-    slots: Mutex<Vec<Slot<T>>>,
+    slots: Mutex<Slots<T>>,
     ready: Condvar,
 }
+
+/// Made when somebody first looks for an answer or gives one, so that a ticket costs nothing but its
+/// number while publishers wait for the one who takes it.
+#[derive(Debug)]
+struct Slots<T>(Vec<Slot<T>>);
 
 #[derive(Debug)]
 enum Slot<T> {
@@ -39,14 +47,24 @@ enum Waiter {
 }
 
 impl<T> Desk<T> {
-    fn lock(&self) -> MutexGuard<'_, Vec<Slot<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Slots<T>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Slots<T> {
+    fn of(&mut self, place: usize) -> &mut Slot<T> {
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, || Slot::Waiting(Waiter::Nobody));
+        }
+        let Some(slot) = self.0.get_mut(place) else { unreachable!("there is one now") };
+        slot
     }
 }
 
 impl<T> Ticket<T> {
     pub(crate) fn new() -> (Self, Answers<T>) {
-        let answers = Answers::with_capacity(1);
+        let mut answers = Answers::with_capacity(1);
         (answers.ticket(), answers)
     }
 
@@ -59,7 +77,7 @@ impl<T> Ticket<T> {
 
     /// The answer, if it is there.
     pub fn try_take(&self) -> Option<T> {
-        self.desk.lock().get_mut(self.place).and_then(Slot::take)
+        self.desk.lock().of(self.place).take()
     }
 
     /// Blocks until the answer is there. The log answers every ticket, at the latest when it
@@ -67,12 +85,11 @@ impl<T> Ticket<T> {
     pub fn wait(self) -> T {
         let mut slots = self.desk.lock();
         loop {
-            if let Some(slot) = slots.get_mut(self.place) {
-                if let Some(value) = slot.take() {
-                    return value;
-                }
-                *slot = Slot::Waiting(Waiter::Thread);
+            let slot = slots.of(self.place);
+            if let Some(value) = slot.take() {
+                return value;
             }
+            *slot = Slot::Waiting(Waiter::Thread);
             slots = self.desk.ready.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -95,9 +112,7 @@ impl<T> Future for Ticket<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut slots = self.desk.lock();
-        let Some(slot) = slots.get_mut(self.place) else {
-            return Poll::Pending;
-        };
+        let slot = slots.of(self.place);
         if let Some(value) = slot.take() {
             return Poll::Ready(value);
         }
@@ -113,15 +128,14 @@ impl<T> Future for Ticket<T> {
 
 impl<T> Answers<T> {
     pub(crate) fn with_capacity(tickets: usize) -> Self {
-        let slots = Mutex::new(Vec::with_capacity(tickets));
-        Self(Arc::new(Desk { slots, ready: Condvar::new() }))
+        let slots = Mutex::new(Slots(Vec::with_capacity(tickets)));
+        Self { desk: Arc::new(Desk { slots, ready: Condvar::new() }), tickets: 0 }
     }
 
     /// One more ticket, numbered from 0.
-    pub(crate) fn ticket(&self) -> Ticket<T> {
-        let mut slots = self.0.lock();
-        slots.push(Slot::Waiting(Waiter::Nobody));
-        Ticket { desk: Arc::clone(&self.0), place: slots.len() - 1 }
+    pub(crate) fn ticket(&mut self) -> Ticket<T> {
+        self.tickets += 1;
+        Ticket { desk: Arc::clone(&self.desk), place: self.tickets - 1 }
     }
 
     /// Answers the only ticket.
@@ -138,10 +152,11 @@ impl<T> Answers<T> {
 
     /// Answers the tickets that there is a value for. Each is answered once.
     pub(crate) fn give_each(&self, mut value: impl FnMut(usize) -> Option<T>) {
-        let mut slots = self.0.lock();
-        let mut tasks = Vec::with_capacity(slots.len());
+        let mut slots = self.desk.lock();
+        let mut tasks = Vec::with_capacity(self.tickets);
         let mut threads = false;
-        for (place, slot) in slots.iter_mut().enumerate() {
+        for place in 0..self.tickets {
+            let slot = slots.of(place);
             let Slot::Waiting(waiter) = slot else { continue };
             let Some(value) = value(place) else { continue };
             match std::mem::replace(waiter, Waiter::Nobody) {
@@ -154,7 +169,7 @@ impl<T> Answers<T> {
         // First, so that nobody who is woken has to wait for this lock.
         drop(slots);
         if threads {
-            self.0.ready.notify_all();
+            self.desk.ready.notify_all();
         }
         tasks.into_iter().for_each(Waker::wake);
     }

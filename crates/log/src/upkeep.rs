@@ -48,23 +48,28 @@ fn named(name: &str) -> io::Result<std::thread::Builder> {
 /// One of the threads that write: while one syncs a frame the other may write the next.
 fn write_all(engine: &Engine, writer: Arc<Mutex<Writer>>, number: usize) {
     let turn = || writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut has_turn = false;
     loop {
-        match engine.queue.wait() {
+        match engine.queue.wait(has_turn) {
             Turn::Write(requests) => {
                 let mut writer = turn();
                 let begun = writer.begin(requests);
                 let file = writer.file_of(number);
                 drop(writer);
-                engine.queue.pass(begun.as_ref().map_or(0, |begun| begun.publishers));
+                has_turn = true;
                 if let Some(begun) = begun {
+                    has_turn = !engine.queue.pass(begun.publishers);
                     let synced = begun.sync(engine, &*file);
-                    engine.queue.synced(begun.publishers);
+                    if !has_turn {
+                        engine.queue.synced();
+                    }
                     begun.land(engine, synced);
                 }
             }
             Turn::LeaveWord => {
                 turn().mark();
-                engine.queue.pass(0);
+                engine.memory.clear();
+                has_turn = true;
             }
             Turn::Stop => break,
         }

@@ -3,11 +3,55 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
 
 use crate::command::bench::events::{Source, new_log};
+use crate::command::bench::measure::timed;
+
+/// A plain file that the same bytes are appended to, with one `fdatasync` each.
+#[derive(Debug)]
+pub(super) struct Plain {
+    path: PathBuf,
+    batch: Vec<u8>,
+    file: Option<File>,
+}
+
+impl Plain {
+    /// Of batches of so many events, encoded as the log does.
+    pub(super) fn new(scratch: &Path, events: usize) -> anyhow::Result<Self> {
+        let batch = encoded_batch(&scratch.join("encoded"), events)?;
+        Ok(Self { path: scratch.join("raw"), batch, file: None })
+    }
+
+    /// Begins with an empty file.
+    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        self.file = Some(File::create(&self.path)?);
+        Ok(())
+    }
+
+    /// Appends so many batches; gives the time it took.
+    pub(super) fn append_synced(&mut self, times: usize) -> anyhow::Result<Duration> {
+        let file = self.file.as_mut().context("the file was begun")?;
+        let (written, time) = timed(|| {
+            (0..times).try_for_each(|_| file.write_all(&self.batch).and_then(|()| file.sync_data()))
+        });
+        written?;
+        Ok(time)
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        // It is in a scratch directory, which goes as well.
+        let removed = std::fs::remove_file(&self.path);
+        drop(removed);
+    }
+}
 
 /// The bytes of one frame as the log writes it, for a batch of so many events.
-pub(super) fn encoded_batch(path: &Path, events: usize) -> anyhow::Result<Vec<u8>> {
+fn encoded_batch(path: &Path, events: usize) -> anyhow::Result<Vec<u8>> {
     let (log, _) = new_log(path, 1)?;
     let before = log.bytes();
     log.append(&Source::new(1, 1000)?.batch(events)?).wait()?;
@@ -18,18 +62,6 @@ pub(super) fn encoded_batch(path: &Path, events: usize) -> anyhow::Result<Vec<u8
     anyhow::ensure!(frame.len() == bytes, "the frame must be in the newest segment");
     std::fs::remove_dir_all(path)?;
     Ok(frame)
-}
-
-/// Appends the bytes so many times to a plain file, with one `fdatasync` each.
-pub(super) fn append_synced(path: &Path, batch: &[u8], times: usize) -> anyhow::Result<()> {
-    let mut file = File::create(path)?;
-    for _ in 0..times {
-        file.write_all(batch)?;
-        file.sync_data()?;
-    }
-    drop(file);
-    std::fs::remove_file(path)?;
-    Ok(())
 }
 
 /// Reads files front to back and sums them up, as a reader that checks must at least.

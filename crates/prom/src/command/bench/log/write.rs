@@ -12,10 +12,11 @@ use crate::command::bench::measure::{Compared, Round, rate, timed};
 /// Concurrent publishers of single events.
 const PUBLISHERS: usize = 256;
 
-/// Events of a publisher that are made ahead, and how often. In life an event is published when it
-/// was just made: the processor still has it at hand, which it would not if all were made ahead.
-const PORTION: usize = 20;
-const PORTIONS: usize = 15;
+/// Events that each of them has made ahead, how often it publishes all of them, each time with new ids,
+/// and how often that is measured in a round, in turn with the reference.
+const MADE: usize = 20;
+const CYCLES: usize = 3;
+const PORTIONS: usize = 5;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Writes {
@@ -31,32 +32,62 @@ pub(super) struct Writes {
 
 pub(super) fn measure(scratch: &Path, rounds: usize) -> anyhow::Result<Writes> {
     Ok(Writes {
-        batch_1000: batches(scratch, rounds, (1000, 150), append_each)?,
-        batch_10000: batches(scratch, rounds, (10_000, 20), append_each)?,
-        batch_1000_two_under_way: batches(scratch, rounds, (1000, 150), append_two_under_way)?,
-        batch_10000_two_under_way: batches(scratch, rounds, (10_000, 20), append_two_under_way)?,
+        batch_1000: batches(scratch, rounds, (1000, 150))?,
+        batch_10000: batches(scratch, rounds, (10_000, 20))?,
+        batch_1000_two_under_way: batches_two_under_way(scratch, rounds, (1000, 150))?,
+        batch_10000_two_under_way: batches_two_under_way(scratch, rounds, (10_000, 20))?,
         publishers_256: publishers(scratch, rounds)?,
         topics_100: topics(scratch, rounds)?,
     })
 }
 
-/// Batches of a size, each waited for, against the same bytes with a sync each.
+/// Batches of a size, each waited for, against the same bytes with a sync each. The two take turns
+/// batch by batch, so that a busy machine slows down both. A batch is made just before it is appended,
+/// as in life: the processor still has it at hand.
 fn batches(
     scratch: &Path,
     rounds: usize,
     (size, times): (usize, usize),
-    append_all: impl Fn(&Log, &[Append]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Compared> {
-    let encoded = raw::encoded_batch(&scratch.join("encoded"), size)?;
+    let mut plain = raw::Plain::new(scratch, size)?;
     let log_path = scratch.join("batches");
     let (log, _) = new_log(&log_path, 1)?;
     let mut source = Source::new(1, 20_000)?;
     let compared = in_turn(rounds, size * times, || {
-        let (written, raw_time) =
-            timed(|| raw::append_synced(&scratch.join("raw"), &encoded, times));
-        written?;
+        plain.begin()?;
+        let (mut raw_time, mut time) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..times {
+            let batch = source.batch(size)?;
+            raw_time += plain.append_synced(1)?;
+            let (appended, of_batch) = timed(|| log.append(&batch).wait());
+            appended?;
+            time += of_batch;
+        }
+        log.settle()?;
+        Ok((raw_time, time))
+    })?;
+    drop(log);
+    std::fs::remove_dir_all(&log_path)?;
+    Ok(compared)
+}
+
+/// The same by a publisher with much to say: it encodes the next batch while one is synced, and waits
+/// for a batch as soon as the next one is handed over. If both are waiting when the writer comes, they
+/// share a frame and its sync, unless they are too large for one.
+fn batches_two_under_way(
+    scratch: &Path,
+    rounds: usize,
+    (size, times): (usize, usize),
+) -> anyhow::Result<Compared> {
+    let mut plain = raw::Plain::new(scratch, size)?;
+    let log_path = scratch.join("batches");
+    let (log, _) = new_log(&log_path, 1)?;
+    let mut source = Source::new(1, 20_000)?;
+    let compared = in_turn(rounds, size * times, || {
+        plain.begin()?;
+        let raw_time = plain.append_synced(times)?;
         let batches = make(&mut source, size, times)?;
-        let (appended, time) = timed(|| append_all(&log, &batches));
+        let (appended, time) = timed(|| append_two_under_way(&log, &batches));
         appended?;
         log.settle()?;
         Ok((raw_time, time))
@@ -95,9 +126,6 @@ fn append_each(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As a publisher with much to say does: it encodes the next batch while one is synced, and waits
-/// for a batch as soon as the next one is handed over. If both are waiting when the writer comes,
-/// they share a frame and its sync, unless they are too large for one.
 fn append_two_under_way(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
     let mut under_way = None;
     for batch in batches {
@@ -111,24 +139,23 @@ fn append_two_under_way(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
 
 /// Many publishers, each waiting for its own event, against as many events per sync.
 fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
-    let encoded = raw::encoded_batch(&scratch.join("encoded"), PUBLISHERS)?;
+    let mut plain = raw::Plain::new(scratch, PUBLISHERS)?;
     let log_path = scratch.join("publishers");
     let (log, _) = new_log(&log_path, 1)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut source = Source::new(1, 20_000)?;
-    let each = PORTIONS * PORTION;
-    let compared = in_turn(rounds, PUBLISHERS * each, || {
-        let (written, raw_time) =
-            timed(|| raw::append_synced(&scratch.join("raw"), &encoded, each));
-        written?;
-        let mut time = Duration::ZERO;
+    let each = MADE * CYCLES;
+    let compared = in_turn(rounds, PUBLISHERS * each * PORTIONS, || {
+        plain.begin()?;
+        let (mut raw_time, mut time) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..PORTIONS {
             let work = (0..PUBLISHERS)
-                .map(|_| make(&mut source, 1, PORTION))
+                .map(|_| make(&mut source, 1, MADE))
                 .collect::<anyhow::Result<Vec<_>>>()?;
-            let (published, portion_time) = timed(|| runtime.block_on(publish_all(&log, work)));
+            raw_time += plain.append_synced(each)?;
+            let (published, of_portion) = timed(|| runtime.block_on(publish_all(&log, work)));
             drop(published?);
-            time += portion_time;
+            time += of_portion;
         }
         log.settle()?;
         Ok((raw_time, time))
@@ -152,10 +179,12 @@ async fn publish_all(log: &Log, work: Vec<Vec<Append>>) -> anyhow::Result<Vec<Ve
 }
 
 async fn publish(log: Log, mut events: Vec<Append>) -> anyhow::Result<Vec<Append>> {
-    for append in &mut events {
-        // An event gets its id when it is published.
-        append.events.iter_mut().for_each(|event| event.id = EventId::generate());
-        log.append(append).await?;
+    for _ in 0..CYCLES {
+        for append in &mut events {
+            // An event gets its id when it is published.
+            append.events.iter_mut().for_each(|event| event.id = EventId::generate());
+            log.append(append).await?;
+        }
     }
     Ok(events)
 }
