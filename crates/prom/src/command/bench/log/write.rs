@@ -142,7 +142,8 @@ fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
     let mut plain = raw::Plain::new(scratch, PUBLISHERS)?;
     let log_path = scratch.join("publishers");
     let (log, _) = new_log(&log_path, 1)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    // Tasks of one thread: the other core is for the log.
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut source = Source::new(1, 20_000)?;
     let each = MADE * CYCLES;
     let compared = in_turn(rounds, PUBLISHERS * each * PORTIONS, || {
