@@ -16,6 +16,8 @@ pub(super) struct Found {
     pub(super) file: Arc<dyn DiskFile>,
     /// As long the file was made; a segment that is not sealed must not be shorter.
     pub(super) file_bytes: u64,
+    /// Whether the log was kept whole when it was made.
+    pub(super) whole: bool,
 }
 
 /// Looks at the header of every segment before anything is changed.
@@ -41,7 +43,8 @@ pub(super) fn read_headers(
                 if *log_id.get_or_insert(header.log_id) != header.log_id {
                     return Err(OpenError::ForeignSegment { file: file_name.clone() });
                 }
-                found.push(Found { name, salt, file, file_bytes: header.file_bytes });
+                let SegmentHeader { file_bytes, whole, .. } = header;
+                found.push(Found { name, salt, file, file_bytes, whole });
                 continue;
             }
             Ok(_) => "it is another segment than its name says",
