@@ -18,6 +18,9 @@ pub struct BusOptions {
     pub unknown_topics: UnknownTopics,
     /// How often retention and compaction are looked after. Default: every 5 minutes.
     pub clean_every: Duration,
+    /// In what time everything that is stored is read once, to see whether it still is what was
+    /// written. Default: 7 days.
+    pub scrub_every: Duration,
     /// Whether times are taken and publishing is counted. Default: they are.
     pub metering: Metering,
     /// Where several hubs use one store: how long this one counts as there without saying so. Others
@@ -42,6 +45,7 @@ impl Default for BusOptions {
         Self {
             unknown_topics: UnknownTopics::Make(PartitionCount::ONE),
             clean_every: Duration::from_secs(300),
+            scrub_every: Duration::from_secs(7 * 24 * 60 * 60),
             metering: Metering::On,
             hub_lease: Duration::from_millis(HUB_LEASE_MS),
             redact: Arc::new(|text| text),
@@ -69,6 +73,13 @@ impl BusOptions {
     #[must_use]
     pub const fn clean_every(mut self, period: Duration) -> Self {
         self.clean_every = period;
+        self
+    }
+
+    /// In what time everything that is stored is read once.
+    #[must_use]
+    pub const fn scrub_every(mut self, period: Duration) -> Self {
+        self.scrub_every = period;
         self
     }
 
@@ -107,6 +118,7 @@ impl fmt::Debug for BusOptions {
         f.debug_struct("BusOptions")
             .field("unknown_topics", &self.unknown_topics)
             .field("clean_every", &self.clean_every)
+            .field("scrub_every", &self.scrub_every)
             .field("metering", &self.metering)
             .field("hub_lease", &self.hub_lease)
             .finish_non_exhaustive()
