@@ -486,3 +486,39 @@ async fn connections_are_bounded() {
     assert_eq!(answer.status, 503);
     assert!(answer.head.contains("retry-after"));
 }
+
+/// RELIABILITY 4.2: what a client makes by naming it stays for ever, so that there is an end to it.
+#[tokio::test]
+async fn topics_and_groups_that_clients_make_are_bounded() {
+    use promethean::memory::MemoryStore;
+    use promethean::{Bus, BusOptions};
+    let options = BusOptions::default().topics_max(3).groups_max(2);
+    let bus = Bus::with_store(std::sync::Arc::new(MemoryStore::new()), options);
+    let server = TestServer::over(bus, Access::Anonymous, |_| {}).await;
+    for n in 0..3 {
+        assert_eq!(server.post(&format!("/publish/t{n}"), "1").await.status, 201);
+    }
+    let refused = server.post("/publish/t3", "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "quota"));
+    let mut client = server.plain().await;
+    let publish = |n: u8| format!(r#"{{"op":"PUBLISH","topic":"t{n}","payload":1}}"#);
+    assert_eq!(client.ask(publish(3)).await["code"], "quota");
+    assert_eq!(client.ask(publish(2)).await["op"], "OK", "what is there goes on");
+    // Whoever may define topics knows what he does.
+    assert_eq!(server.post("/topics/t3", r#"{"partitions":1}"#).await.status, 200);
+    assert_eq!(client.ask(publish(3)).await["op"], "OK");
+
+    let subscribe = |n: u8| format!(r#"{{"op":"SUBSCRIBE","topic":"t0","group":"g{n}"}}"#);
+    let leave = |n: u8| format!(r#"{{"op":"UNSUBSCRIBE","topic":"t0","group":"g{n}"}}"#);
+    for n in 0..2 {
+        assert_eq!(client.ask(subscribe(n)).await["op"], "OK");
+        assert_eq!(client.ask(leave(n)).await["op"], "OK");
+    }
+    assert_eq!(client.ask(subscribe(2)).await["code"], "quota");
+    let wish = r#"{"settings":{"topics":["t0"]}}"#;
+    assert_eq!(server.post("/groups/g2", wish).await.code(), "quota");
+    assert_eq!(client.ask(subscribe(1)).await["op"], "OK", "one that is there");
+    assert_eq!(client.ask(leave(1)).await["op"], "OK");
+    while server.send("DELETE", "/groups/g1", &[], b"").await.status != 200 {}
+    assert_eq!(client.ask(subscribe(2)).await["op"], "OK");
+}
