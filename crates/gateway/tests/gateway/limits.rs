@@ -80,8 +80,28 @@ async fn request_smuggling() {
     let server = TestServer::open().await;
     let host = format!("host: {}\r\n", server.at);
     let publish = "POST /publish/a HTTP/1.1\r\n";
+    let json = "content-type: application/json\r\n";
+    let chunks = "1\r\n1\r\n0\r\n\r\n";
     for head in [
         format!("{publish}{host}content-length: 1\r\ncontent-length: 2\r\n\r\n1"),
+        format!("{publish}{host}{json}content-length: 1\r\ncontent-length: 1\r\n\r\n1"),
+        format!(
+            "{publish}{host}{json}content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+        ),
+        format!(
+            "{publish}{host}{json}transfer-encoding: chunked\r\ncontent-length: 6\r\n\r\n{chunks}"
+        ),
+        format!("{publish}{host}{json}transfer-encoding: chunked, chunked\r\n\r\n{chunks}"),
+        format!(
+            "{publish}{host}{json}transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+        ),
+        format!("{publish}{host}{json}transfer-encoding: chunked\r\n\r\n1\n1\n0\n\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}{host}\r\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}host: evil.example\r\n\r\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}x-a: b\nx-c: d\r\n\r\n"),
+        format!("GET /livez HTTP/1.1\n{}\n", host.replace('\r', "")),
+        // The second of two, whose beginning only its predecessor's end tells.
+        format!("GET /livez HTTP/1.1\r\n{host}\r\nGET /livez HTTP/1.1\n{host}\r\n"),
         format!("{publish}{host}content-length: 1\r\ntransfer-encoding: xchunked\r\n\r\n1"),
         format!("{publish}{host}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
         format!("GET /livez HTTP/1.1\r\n{host}x-a: b\r\n folded\r\n\r\n"),
@@ -91,8 +111,17 @@ async fn request_smuggling() {
         "NONSENSE\r\n\r\n".to_owned(),
     ] {
         let answer = server.raw(head.as_bytes()).await;
-        assert!(matches!(answer.status, 400 | 0 | 415), "{head:?}: {answer:?}");
+        // Refused and closed; before it, only what stood before it was answered.
+        let last = answer.last_status();
+        assert!(matches!(last, 400 | 0 | 415), "{head:?}: {answer:?}");
     }
+    // An address that names a host names the one that is meant.
+    let elsewhere =
+        format!("GET http://evil.example/livez HTTP/1.1\r\n{host}connection: close\r\n\r\n");
+    assert_eq!(server.raw(elsewhere.as_bytes()).await.status, 421);
+    let here =
+        format!("GET http://{}/livez HTTP/1.1\r\n{host}connection: close\r\n\r\n", server.at);
+    assert_eq!(server.raw(here.as_bytes()).await.status, 200);
     assert_eq!(server.get("/ops/partitions").await.json()["partitions"], serde_json::json!([]));
 }
 
