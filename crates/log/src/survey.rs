@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, CatalogEntry};
 use crate::disk::{Disk, DiskFile, read_exact_at};
 use crate::index::{FilterBudget, SideFile, SideFileError};
 use crate::recovery::successor::prepared;
-use crate::recovery::{Damage, MISSING};
+use crate::recovery::{Damage, MISSING, set_aside};
 use crate::segment::{
     BadHeader, FRAME_HEADER_BYTES, FileKind, FrameEvent, FrameHeader, FrameKind, RecordHeader,
     SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, SegmentScan,
@@ -193,7 +193,8 @@ impl Work {
             missing.push(0..first.seqs.start);
         }
         let end = last.seqs.end;
-        if self.whole && last.sealed {
+        let next = SegmentName { base: end, generation: 0 }.segment_file();
+        if self.whole && last.sealed && !names.contains(&set_aside(&next)) {
             let prepared = prepared(disk, names, self.log_id.unwrap_or_default(), end)?;
             if prepared.iter().all(|prepared| prepared.name.base != end) {
                 missing.push(end..end);

@@ -68,6 +68,28 @@ fn the_newest_one_is_not_replaced() {
         }
         assert!(!newest.exists());
     }
+    // Unless somebody says that it may be so.
+    std::fs::write(newest.with_extension("seg.damaged"), "").unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    fill(&log, 200);
+    drop(log);
+    Log::open_dir(directory.path(), small()).unwrap();
+}
+
+/// One that is there and cannot be read is set aside by whoever runs the log, as it was told.
+#[test]
+fn the_newest_one_is_set_aside_by_hand() {
+    let directory = written(600);
+    let newest = segments(directory.path()).pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let refused = Log::open_dir(directory.path(), small()).unwrap_err().to_string();
+    let aside = newest.with_extension("seg.damaged");
+    assert!(refused.contains(&name(&aside)), "{refused}");
+    std::fs::rename(&newest, &aside).unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    fill(&log, 10);
 }
 
 /// At whatever end, and whoever asks: the report of opening, readers, the survey; and again the next

@@ -98,10 +98,15 @@ pub(super) fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Res
     Ok(())
 }
 
+/// The name of a segment that was taken out of the way.
+pub(crate) fn set_aside(file: &str) -> String {
+    format!("{file}.damaged")
+}
+
 /// Takes segments that cannot be read at all out of the way, without deleting them.
 pub(super) fn quarantine(disk: &dyn Disk, report: &OpenReport) -> Result<(), OpenError> {
     for damage in &report.damage {
-        disk.rename(&damage.file, &format!("{}.damaged", damage.file))?;
+        disk.rename(&damage.file, &set_aside(&damage.file))?;
     }
     if !report.damage.is_empty() {
         disk.sync_dir()?;

@@ -41,6 +41,7 @@ use crate::segment::SegmentName;
 use crate::tail::Tail;
 use crate::writer::{OpenSegment, WriteError};
 
+pub(crate) use directory::set_aside;
 use directory::{Found, quarantine, read_headers, tidy_up};
 use newest::{Folded, Frame, Newest, erase, write_again};
 use successor::{Prepared, prepared};
@@ -342,13 +343,15 @@ impl Opening {
                 prepared.forget()?;
             }
         }
-        match sealed {
-            Some(base) if successor.is_none() && newest.whole => Err(OpenError::Damaged {
-                file: SegmentName { base, generation: 0 }.segment_file(),
-                reason: MISSING,
-            }),
-            _ => Ok(successor),
+        let Some(base) = sealed.filter(|_| successor.is_none() && newest.whole) else {
+            return Ok(successor);
+        };
+        let file = SegmentName { base, generation: 0 }.segment_file();
+        // Somebody has set it aside, and knows what he has lost.
+        if self.names.contains(&set_aside(&file)) {
+            return Ok(None);
         }
+        Err(OpenError::Damaged { file, reason: MISSING })
     }
 
     /// A segment that was read through and stays as it is. Gives what it says of topics.
