@@ -48,6 +48,8 @@ pub(crate) struct Tail {
     edge: Arc<Edge>,
     wish: TailWish,
     lanes: Vec<LaneTail>,
+    /// What those who were further than there is have seen, or have not: nobody knows any more.
+    astray: Vec<Gap>,
     mark: u64,
 }
 
@@ -72,7 +74,7 @@ struct LaneTail {
 
 impl Tail {
     pub(crate) async fn start(edge: Arc<Edge>, wish: TailWish) -> Result<Self, Rejection> {
-        let mut tail = Self { edge, wish, lanes: Vec::new(), mark: 0 };
+        let mut tail = Self { edge, wish, lanes: Vec::new(), astray: Vec::new(), mark: 0 };
         let first = match tail.wish.begin {
             Begin::Latest => First::Latest,
             Begin::Earliest => First::Earliest,
@@ -113,7 +115,8 @@ impl Tail {
                 if self.lanes.iter().any(|known| known.lane == lane) {
                     continue;
                 }
-                let next = self.first(lane, topic, first).await?;
+                let (next, astray) = self.first(lane, topic, first).await?;
+                self.astray.extend(astray);
                 self.lanes.push(LaneTail { lane, topic: topic.clone(), next, grown: true });
             }
         }
@@ -121,15 +124,29 @@ impl Tail {
         Ok(())
     }
 
-    async fn first(&self, lane: Lane, topic: &Topic, first: &First) -> Result<Offset, ReadError> {
+    /// Where to begin, and what is strange about where the reader says that it was.
+    async fn first(
+        &self,
+        lane: Lane,
+        topic: &Topic,
+        first: &First,
+    ) -> Result<(Offset, Option<Gap>), ReadError> {
         let store = self.edge.bus.store();
         let known =
             self.wish.after.iter().find(|c| c.topic == *topic && c.partition == lane.partition);
-        if let Some(cursor) = known {
-            return Ok(cursor.next);
-        }
         let bounds = store.bounds(lane).await?;
-        Ok(match first {
+        if let Some(cursor) = known {
+            // The topic was removed and made again, or the store is an older copy of what it was.
+            let astray = (cursor.next > bounds.next).then(|| Gap {
+                topic: topic.clone(),
+                partition: lane.partition,
+                from: bounds.start,
+                to: cursor.next,
+                reason: Cow::Borrowed("beyond_end"),
+            });
+            return Ok((cursor.next.min(bounds.next), astray));
+        }
+        let next = match first {
             First::Latest => bounds.next,
             First::Earliest => bounds.start,
             First::At(time) => store.offset_at(lane, *time).await?,
@@ -141,7 +158,8 @@ impl Tail {
                     store.offset_at(lane, found.appended_at).await?
                 }
             }
-        })
+        };
+        Ok((next, None))
     }
 
     /// Where the tail is in each partition.
@@ -156,7 +174,7 @@ impl Tail {
 
     /// What is missing between where the reader was and what is there: nothing, or gaps.
     pub(crate) async fn gaps(&self) -> Result<Vec<Gap>, ReadError> {
-        let mut gaps = Vec::new();
+        let mut gaps = self.astray.clone();
         for lane in &self.lanes {
             let bounds = self.edge.bus.store().bounds(lane.lane).await?;
             if lane.next < bounds.start {
@@ -174,6 +192,9 @@ impl Tail {
 
     /// The next events and gaps, at least one; `None` when the store is closed.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Followed>>, ReadError> {
+        if !self.astray.is_empty() {
+            return Ok(Some(self.astray.drain(..).map(Followed::Gap).collect()));
+        }
         loop {
             for number in 0..self.lanes.len() {
                 let found = self.read(number).await?;
