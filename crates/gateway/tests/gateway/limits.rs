@@ -115,6 +115,10 @@ async fn request_smuggling() {
         let last = answer.last_status();
         assert!(matches!(last, 400 | 0 | 415), "{head:?}: {answer:?}");
     }
+    // Behind a request for another protocol nothing is looked at: it is the last one, or is agreed to.
+    let first = format!("GET /livez HTTP/1.1\r\n{host}upgrade: h2c\r\n\r\n");
+    let answer = server.raw(format!("{first}GET /livez HTTP/1.1\n{host}\r\n").as_bytes()).await;
+    assert_eq!((answer.status, answer.body.matches("HTTP/1.1").count()), (200, 0), "{answer:?}");
     // An address that names a host names the one that is meant.
     let elsewhere =
         format!("GET http://evil.example/livez HTTP/1.1\r\n{host}connection: close\r\n\r\n");
