@@ -91,6 +91,7 @@ impl From<GroupError> for Rejection {
             | GroupError::NotRead { .. }
             | GroupError::UnknownTopic(_)
             | GroupError::UnknownEvent(_) => Code::NotFound,
+            GroupError::TooMany(_) => Code::Quota,
             GroupError::OtherSettings { .. }
             | GroupError::InUse { .. }
             | GroupError::InUseElsewhere { .. } => Code::Conflict,

@@ -17,6 +17,8 @@ mod indoor;
 
 mod tls;
 
+mod framing;
+
 mod progress;
 
 mod session;

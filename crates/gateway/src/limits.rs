@@ -64,6 +64,8 @@ pub const HEADERS_MAX: usize = 64;
 pub const URI_BYTES_MAX: usize = 4 * 1024;
 /// Most events of one answer.
 pub const PAGE_EVENTS_MAX: usize = 1_000;
+/// Events of one answer in bytes, about: large ones come page by page.
+pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Events of one answer, unless asked otherwise.
 pub const PAGE_EVENTS: usize = 100;
 /// How long a request may look for events that a filter wants.
@@ -101,6 +103,7 @@ const _: () = {
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
+    assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= PAGE_BYTES_MAX);
     assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);
     assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
 };

@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection that must take what is written to it: one that takes nothing for too long is broken
+use crate::framing::Framing;
+
+/// A connection whose requests have one beginning and one end each, and that must take what is written to it: one that takes nothing for too long is broken
 /// off. Without this, whoever asks for much and reads nothing keeps a connection, and what is ready
 /// for it, for ever.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(crate) struct Progress<S: AsyncWrite + Unpin> {
     /// Whether something was read since something was written: the beginning of a request.
     is_heard: bool,
     late: Late,
+    framing: Framing,
 }
 
 /// Says, of a connection that ends, that the head of its request did not come in time. hyper knows
@@ -49,8 +52,9 @@ impl<S: AsyncWrite + Unpin> Drop for Progress<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Progress<S> {
-    pub(crate) const fn new(inner: S, patience: Duration, late: Late) -> Self {
-        Self { inner, patience, stalled: None, is_heard: false, late }
+    pub(crate) fn new(inner: S, patience: Duration, late: Late) -> Self {
+        let framing = Framing::default();
+        Self { inner, patience, stalled: None, is_heard: false, late, framing }
     }
 
     fn judge<T>(
@@ -81,6 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Progress<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(context, buffer);
         self.is_heard |= buffer.filled().len() > before;
+        self.framing.look(buffer.filled_mut().get_mut(before..).unwrap_or_default());
         read
     }
 }

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use promethean::Reader;
-use promethean::store::{Lane, PageLimit, Read, ReadError};
+use promethean::store::{Lane, PageLimit, Read, ReadError, Stored};
 use promethean_event::frame::Gap;
 use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::Expression;
-use crate::rejection::Rejection;
+use crate::rejection::{Code, Rejection};
 
 /// Where following begins in a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,19 @@ pub(crate) struct Tail {
     edge: Arc<Edge>,
     wish: TailWish,
     lanes: Vec<LaneTail>,
+    /// What those who were further than there is have seen, or have not: nobody knows any more.
+    astray: Vec<Gap>,
     mark: u64,
+}
+
+/// The same, with the event found that it is about.
+#[derive(Debug)]
+enum First {
+    Latest,
+    Earliest,
+    At(Timestamp),
+    /// Behind this event; elsewhere, with what was stored at the same time or later.
+    Behind(Box<Stored>),
 }
 
 #[derive(Debug)]
@@ -62,27 +74,49 @@ struct LaneTail {
 
 impl Tail {
     pub(crate) async fn start(edge: Arc<Edge>, wish: TailWish) -> Result<Self, Rejection> {
-        let mut tail = Self { edge, wish, lanes: Vec::new(), mark: 0 };
-        let begin = tail.wish.begin;
-        tail.take_up(begin).await?;
+        let mut tail = Self { edge, wish, lanes: Vec::new(), astray: Vec::new(), mark: 0 };
+        let first = match tail.wish.begin {
+            Begin::Latest => First::Latest,
+            Begin::Earliest => First::Earliest,
+            Begin::At(time) => First::At(time),
+            Begin::AfterId(id) => First::Behind(Box::new(tail.event(id).await?)),
+        };
+        tail.take_up(&first).await?;
         Ok(tail)
     }
 
+    /// The event with an id, in whatever topic that may be read. One that is not there is no place
+    /// to begin at: whoever was there would miss what came after it, and not know.
+    async fn event(&self, id: EventId) -> Result<Stored, Rejection> {
+        for entry in self.edge.bus.topics().users() {
+            if self.may_read(&entry.definition.topic)
+                && let Some(found) = self.edge.bus.store().find(entry.id, id).await?
+            {
+                return Ok(found);
+            }
+        }
+        Err(Rejection::new(Code::NotFound, format!("there is no event {id} to begin after")))
+    }
+
+    fn may_read(&self, topic: &Topic) -> bool {
+        authorize(&self.wish.principal, Action::Read, Resource::Topic(topic, None)).is_ok()
+    }
+
     /// Takes up the partitions that are not followed yet. Rights are asked for each topic.
-    async fn take_up(&mut self, begin: Begin) -> Result<(), ReadError> {
+    async fn take_up(&mut self, first: &First) -> Result<(), ReadError> {
         let topics = self.edge.bus.topics();
         for entry in topics.users() {
             let topic = &entry.definition.topic;
             let wanted = self.wish.topics.iter().any(|pattern| pattern.matches(topic));
-            let resource = Resource::Topic(topic, None);
-            if !wanted || authorize(&self.wish.principal, Action::Read, resource).is_err() {
+            if !wanted || !self.may_read(topic) {
                 continue;
             }
             for lane in entry.lanes() {
                 if self.lanes.iter().any(|known| known.lane == lane) {
                     continue;
                 }
-                let next = self.first(lane, topic, begin).await?;
+                let (next, astray) = self.first(lane, topic, first).await?;
+                self.astray.extend(astray);
                 self.lanes.push(LaneTail { lane, topic: topic.clone(), next, grown: true });
             }
         }
@@ -90,24 +124,42 @@ impl Tail {
         Ok(())
     }
 
-    async fn first(&self, lane: Lane, topic: &Topic, begin: Begin) -> Result<Offset, ReadError> {
+    /// Where to begin, and what is strange about where the reader says that it was.
+    async fn first(
+        &self,
+        lane: Lane,
+        topic: &Topic,
+        first: &First,
+    ) -> Result<(Offset, Option<Gap>), ReadError> {
         let store = self.edge.bus.store();
         let known =
             self.wish.after.iter().find(|c| c.topic == *topic && c.partition == lane.partition);
-        if let Some(cursor) = known {
-            return Ok(cursor.next);
-        }
         let bounds = store.bounds(lane).await?;
-        Ok(match begin {
-            Begin::Latest => bounds.next,
-            Begin::Earliest => bounds.start,
-            Begin::At(time) => store.offset_at(lane, time).await?,
-            Begin::AfterId(id) => match store.find(lane.topic, id).await? {
-                Some(found) if found.event.partition == lane.partition => found.event.offset.next(),
-                Some(found) => store.offset_at(lane, found.appended_at).await?,
-                None => bounds.next,
-            },
-        })
+        if let Some(cursor) = known {
+            // The topic was removed and made again, or the store is an older copy of what it was.
+            let astray = (cursor.next > bounds.next).then(|| Gap {
+                topic: topic.clone(),
+                partition: lane.partition,
+                from: bounds.start,
+                to: cursor.next,
+                reason: Cow::Borrowed("beyond_end"),
+            });
+            return Ok((cursor.next.min(bounds.next), astray));
+        }
+        let next = match first {
+            First::Latest => bounds.next,
+            First::Earliest => bounds.start,
+            First::At(time) => store.offset_at(lane, *time).await?,
+            First::Behind(found) => {
+                let event = &found.event;
+                if event.topic == *topic && event.partition == lane.partition {
+                    event.offset.next()
+                } else {
+                    store.offset_at(lane, found.appended_at).await?
+                }
+            }
+        };
+        Ok((next, None))
     }
 
     /// Where the tail is in each partition.
@@ -122,7 +174,7 @@ impl Tail {
 
     /// What is missing between where the reader was and what is there: nothing, or gaps.
     pub(crate) async fn gaps(&self) -> Result<Vec<Gap>, ReadError> {
-        let mut gaps = Vec::new();
+        let mut gaps = self.astray.clone();
         for lane in &self.lanes {
             let bounds = self.edge.bus.store().bounds(lane.lane).await?;
             if lane.next < bounds.start {
@@ -140,6 +192,9 @@ impl Tail {
 
     /// The next events and gaps, at least one; `None` when the store is closed.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Followed>>, ReadError> {
+        if !self.astray.is_empty() {
+            return Ok(Some(self.astray.drain(..).map(Followed::Gap).collect()));
+        }
         loop {
             for number in 0..self.lanes.len() {
                 let found = self.read(number).await?;
@@ -159,7 +214,7 @@ impl Tail {
             }
             if growth.topics_changed {
                 // A topic that is new is followed from its beginning: all of it came later.
-                self.take_up(Begin::Earliest).await?;
+                self.take_up(&First::Earliest).await?;
             }
         }
     }

@@ -119,3 +119,65 @@ fn what_is_served_after_a_failed_sync_and_a_restart_survives() {
         assert_eq!(page.records.len() as u64, served.get() + 1, "{:?}", page.gaps);
     }
 }
+
+/// Everything that was promised, read from the start.
+fn served(log: &Log, lane: Lane) -> u64 {
+    let mut reader = log.read(lane, Offset::ZERO).unwrap();
+    let mut count = 0;
+    loop {
+        let page = reader.next_page(PageLimit::default()).unwrap();
+        assert_eq!(page.gaps, []);
+        if page.records.is_empty() {
+            return count;
+        }
+        count += page.records.len() as u64;
+    }
+}
+
+/// A disk that is full when the power comes back: the log opens, wherever it was cut off (a segment
+/// without a side file, one that is sealed and nothing behind it), serves what it has, and goes on
+/// when there is room. Before, the next segment or a side file that was not there yet was in the way.
+#[test]
+fn a_full_disk_does_not_keep_a_log_from_being_opened() {
+    let (mut crashed, mut refused) = (0, 0);
+    for at_call in 1..220 {
+        let disk = SimDisk::new(at_call);
+        let log = open(&disk);
+        let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
+        disk.arm(Some(Fault { at_call, kind: FaultKind::Crash }));
+        let mut acked = 0;
+        for number in 0..60_u8 {
+            let batch = vec![event(number, &"x".repeat(300))];
+            let answers = commit(&log, vec![batch], Durability::Synced);
+            if offsets(&answers) != [Some(acked)] {
+                break;
+            }
+            acked += 1;
+            // Now and then: a crash finds segments without side files, too.
+            if number % 25 == 24 {
+                let _ = log.maintain();
+            }
+        }
+        crashed += u32::from(acked < 60);
+        let style = CrashStyle { kept: 500, odd: 500, names: NameFate::Subset };
+        disk.crash(style, at_call);
+        drop(log);
+        disk.set_capacity(disk.used());
+        let log = open(&disk);
+        let has = served(&log, lane);
+        assert!(has >= acked, "at call {at_call}: {has} of {acked}");
+        let big = |id| vec![event(id, &"x".repeat(9_000))];
+        let answers = commit(&log, vec![big(98)], Durability::Synced);
+        // Unless a file lies ready that it fits into.
+        let refusal = matches!(answers[0], Some(Err(AppendError::NoSpace)));
+        assert!(refusal || offsets(&answers) == [Some(has)], "{at_call}: {answers:?}");
+        refused += u32::from(refusal);
+        disk.set_capacity(u64::MAX);
+        let next = has + u64::from(!refusal);
+        let answers = commit(&log, vec![big(99)], Durability::Synced);
+        assert_eq!(offsets(&answers), [Some(next)], "at call {at_call}");
+        drop(log);
+        assert_eq!(served(&open(&disk), lane), next + 1);
+    }
+    assert!(crashed > 100 && refused > 100, "{crashed} {refused}");
+}

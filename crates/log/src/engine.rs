@@ -54,6 +54,8 @@ pub(crate) struct Site {
     pub(crate) options: Options,
     /// In the header of every segment, so that those of another log are noticed.
     pub(crate) log_id: [u8; 16],
+    /// Whether the log begins with a segment of seq 0: new segments say so.
+    pub(crate) whole: bool,
     pub(crate) upkeep: Upkeep,
 }
 
@@ -412,6 +414,13 @@ impl Upkeep {
     pub(crate) fn take_spare(&self, bytes: RangeInclusive<u64>) -> Option<Spare> {
         let mut state = self.lock();
         let place = state.spares.iter().position(|spare| bytes.contains(&spare.bytes))?;
+        Some(state.spares.swap_remove(place))
+    }
+
+    /// The spare file of a name.
+    pub(crate) fn take_named(&self, name: &str) -> Option<Spare> {
+        let mut state = self.lock();
+        let place = state.spares.iter().position(|spare| spare.name == name)?;
         Some(state.spares.swap_remove(place))
     }
 

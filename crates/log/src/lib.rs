@@ -58,6 +58,8 @@ mod recovery;
 
 mod survey;
 
+mod scrub;
+
 mod log;
 
 mod options;
@@ -94,6 +96,7 @@ pub use read::{Gap, GapReason, LaneReader, MergedReader, Page, PageLimit, Record
 pub use receipts::Receipts;
 pub use recent::Growth;
 pub use recovery::{Damage, OpenReport};
+pub use scrub::Scrubbed;
 pub use segment::{Record, RecordRef};
 pub use survey::{SegmentSurvey, Survey, TopicSurvey, survey};
 pub use ticket::Ticket;

@@ -29,7 +29,9 @@ impl DirectoryLock {
         }
         file.set_len(0)?;
         file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        // Only a hint to others: a full disk has no room for it, and is no reason not to open.
+        let noted = writeln!(file, "{}", std::process::id());
+        drop(noted);
         Ok(Self(file))
     }
 }

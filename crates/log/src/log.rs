@@ -13,7 +13,7 @@ use crate::batch::{Append, Appended, Batch, BatchSize};
 use crate::catalog::LaneState;
 use crate::cleaner::{self, Holds};
 use crate::disk::{Disk, RealDisk};
-use crate::engine::Engine;
+use crate::engine::{Engine, Segment};
 use crate::error::{AppendError, OpenError, ReadError};
 use crate::keys::KeyReader;
 use crate::lock::DirectoryLock;
@@ -213,6 +213,11 @@ impl Log {
     /// segments that were written again or removed. Reads and writes go on meanwhile.
     pub fn clean(&self, holds: &Holds) -> Result<usize, cleaner::CleanError> {
         cleaner::clean(self, &self.engine, holds)
+    }
+
+    /// The segments that nobody writes any more, oldest first.
+    pub(crate) fn sealed(&self) -> Vec<Arc<Segment>> {
+        self.engine.read().sealed.clone()
     }
 
     /// The number of a topic.

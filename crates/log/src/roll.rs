@@ -2,7 +2,8 @@
 //!
 //! A file gets the name of a segment only when its header and the catalog at its start are on the
 //! disk, and only when the segment before it is sealed. So a named segment always explains itself,
-//! and one that is not the newest always has an end.
+//! and one that is not the newest always has an end. And a segment is sealed only when the file that
+//! follows is on the disk, name and all: if there is none behind a seal, it was lost.
 
 use std::io;
 use std::ops::Range;
@@ -60,21 +61,54 @@ pub(crate) struct Prepared {
 
 /// Writes header and catalog into a spare file and syncs it.
 pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError> {
-    let mut catalog = vec![0; FRAME_HEADER_BYTES];
-    place.catalog.iter().for_each(|entry| entry.encode(&mut catalog));
-    let frame = place.frame_bytes.min(FRAME_BYTES_MAX);
-    let head_bytes = SEGMENT_HEADER_BYTES + catalog.len() as u64;
-    let needed = head_bytes + frame + 4 * FRAME_HEADER_BYTES as u64;
-    // A sixteenth is kept for the system, and the frame must fit beside it.
-    let wanted = (needed + needed / 8).max(place.segment_bytes);
-    let wanted = wanted.min(SEGMENT_BYTES_LIMIT);
+    let catalog = encoded(&place.catalog);
+    let least = least_bytes(place, catalog.len());
+    let wanted = least.max(place.segment_bytes).min(SEGMENT_BYTES_LIMIT);
     // A much larger one would only lie there half empty.
-    let spare = match site.upkeep.take_spare(needed + needed / 8..=wanted * 2) {
+    let spare = match site.upkeep.take_spare(least..=wanted * 2) {
         Some(spare) => spare,
-        None => create(site, wanted)?,
+        None => create(site, wanted, site.options.free_bytes_min)?,
     };
-    let (head, salt, chain) = head(site.log_id, place, spare.bytes, catalog);
-    let result = spare.file.write_at(&head, 0).and_then(|()| spare.file.sync_data());
+    prepare_in(site, place, spare, catalog)
+}
+
+/// The same where there is hardly any room: any file that is there, or the least that will do, out
+/// of what is otherwise left free. For a log that is opened: it can be read, and goes on when there
+/// is room again.
+pub(crate) fn prepare_least(site: &Site, place: &Place) -> Result<Prepared, WriteError> {
+    let catalog = encoded(&place.catalog);
+    let least = least_bytes(place, catalog.len());
+    let spare = match site.upkeep.take_spare(least..=SEGMENT_BYTES_LIMIT) {
+        Some(spare) => spare,
+        None => create(site, least, 0)?,
+    };
+    prepare_in(site, place, spare, catalog)
+}
+
+fn encoded(catalog: &[CatalogEntry]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    catalog.iter().for_each(|entry| entry.encode(&mut frame));
+    frame
+}
+
+/// The least that a file must hold. A sixteenth is kept for the system, and the frame must fit
+/// beside it.
+fn least_bytes(place: &Place, catalog_bytes: usize) -> u64 {
+    let frame = place.frame_bytes.min(FRAME_BYTES_MAX);
+    let head_bytes = SEGMENT_HEADER_BYTES + catalog_bytes as u64;
+    let needed = head_bytes + frame + 4 * FRAME_HEADER_BYTES as u64;
+    needed + needed / 8
+}
+
+fn prepare_in(
+    site: &Site,
+    place: &Place,
+    spare: Spare,
+    catalog: Vec<u8>,
+) -> Result<Prepared, WriteError> {
+    let (head, salt, chain) = head(site, place, spare.bytes, catalog);
+    let written = spare.file.write_at(&head, 0).and_then(|()| spare.file.sync_data());
+    let result = written.and_then(|()| site.disk.sync_dir());
     if let Err(error) = result {
         // The file is not part of the log yet: nothing is lost with it.
         discard(site, &spare.name);
@@ -90,6 +124,43 @@ pub(crate) fn prepare(site: &Site, place: &Place) -> Result<Prepared, WriteError
         chain,
     };
     Ok(Prepared { spare: spare.name, segment })
+}
+
+/// A segment that a crash has kept from getting its name.
+pub(crate) fn found_prepared(spare: String, segment: OpenSegment) -> Prepared {
+    Prepared { spare, segment }
+}
+
+/// An empty segment for a log whose oldest ones are gone: from seq 0 to `end`. Written beside, then
+/// given its name, durably.
+pub(crate) fn write_front(site: &Site, end: u64) -> Result<SegmentName, WriteError> {
+    let name = SegmentName { base: 0, generation: 1 };
+    let place =
+        Place { name, frame_bytes: 0, segment_bytes: 0, seq: 0, append_ms: 0, catalog: Vec::new() };
+    let (mut bytes, salt, chain) = head(site, &place, 0, encoded(&[]));
+    let mut seal = [0; FRAME_HEADER_BYTES];
+    let header = FrameHeader {
+        kind: FrameKind::Seal,
+        body_bytes: 0,
+        count: 0,
+        first_seq: end,
+        append_ms: 0,
+        synced_to: 0,
+        previous_crc: chain,
+        position: bytes.len() as u32,
+    };
+    header.seal(salt, &mut seal);
+    bytes.extend_from_slice(&seal);
+    let unfinished = format!("{}.tmp", name.segment_file());
+    let file = site.disk.create(&unfinished).map_err(WriteError::of_write)?;
+    let written = file.write_at(&bytes, 0).and_then(|()| file.sync_data());
+    if let Err(error) = written {
+        discard(site, &unfinished);
+        return Err(WriteError::of_write(error));
+    }
+    site.disk.rename(&unfinished, &name.segment_file()).map_err(WriteError::Failed)?;
+    site.disk.sync_dir().map_err(WriteError::Failed)?;
+    Ok(name)
 }
 
 /// Gives a prepared file its name, durably.
@@ -119,14 +190,10 @@ pub(crate) fn opened_again(
 }
 
 /// The first bytes of a segment: its header, and the catalog as it is now.
-fn head(
-    log_id: [u8; 16],
-    place: &Place,
-    file_bytes: u64,
-    mut frame: Vec<u8>,
-) -> (Vec<u8>, u32, u32) {
+fn head(site: &Site, place: &Place, file_bytes: u64, mut frame: Vec<u8>) -> (Vec<u8>, u32, u32) {
     let (name, created_ms) = (place.name, place.append_ms);
-    let header = SegmentHeader { log_id, name, created_ms, file_bytes };
+    let (log_id, whole) = (site.log_id, site.whole);
+    let header = SegmentHeader { log_id, name, created_ms, file_bytes, whole };
     let (mut out, salt) = header.encode();
     let header = FrameHeader {
         kind: FrameKind::Catalog,
@@ -145,9 +212,9 @@ fn head(
 }
 
 /// A new file of the wanted size; filled with zeroes if that does not take long.
-fn create(site: &Site, bytes: u64) -> Result<Spare, WriteError> {
+fn create(site: &Site, bytes: u64, left_free: u64) -> Result<Spare, WriteError> {
     let free = site.disk.free_bytes().map_err(WriteError::of_write)?;
-    if free < bytes.saturating_add(site.options.free_bytes_min) {
+    if free < bytes.saturating_add(left_free) {
         return Err(WriteError::NoSpace);
     }
     let name = site.upkeep.spare_name();

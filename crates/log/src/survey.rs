@@ -11,7 +11,8 @@ use promethean_event::{Offset, Topic};
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::disk::{Disk, DiskFile, read_exact_at};
 use crate::index::{FilterBudget, SideFile, SideFileError};
-use crate::recovery::Damage;
+use crate::recovery::successor::prepared;
+use crate::recovery::{Damage, MISSING, set_aside};
 use crate::segment::{
     BadHeader, FRAME_HEADER_BYTES, FileKind, FrameEvent, FrameHeader, FrameKind, RecordHeader,
     SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, SegmentScan,
@@ -90,6 +91,7 @@ pub fn survey(disk: &dyn Disk) -> io::Result<Survey> {
     for name in segments {
         work.segment(disk, name, Some(name) == newest)?;
     }
+    work.ends(disk, &names)?;
     Ok(work.finish())
 }
 
@@ -98,6 +100,8 @@ struct Work {
     survey: Survey,
     catalog: Catalog,
     log_id: Option<[u8; 16]>,
+    /// Whether the newest segment says that the log is kept whole.
+    whole: bool,
     /// Where the segment before ended.
     next_seq: Option<u64>,
     lanes: BTreeMap<Lane, LaneWork>,
@@ -156,9 +160,10 @@ impl Work {
                 file: SegmentName { base: expected, generation: 0 }.segment_file(),
                 bytes: 0..0,
                 seqs: expected..name.base,
-                reason: "the segment is missing",
+                reason: MISSING,
             });
         }
+        self.whole = header.whole;
         let mut found = SegmentSurvey {
             file: file_name,
             seqs: name.base..name.base,
@@ -174,6 +179,33 @@ impl Work {
         self.side_file(disk, name, salt, &mut found)?;
         self.next_seq = Some(found.seqs.end);
         self.survey.segments.push(found);
+        Ok(())
+    }
+
+    /// Whether the oldest and the newest segment are there, as `recovery` has it.
+    fn ends(&mut self, disk: &dyn Disk, names: &[String]) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.survey.segments.first(), self.survey.segments.last())
+        else {
+            return Ok(());
+        };
+        let mut missing = Vec::new();
+        if self.whole && first.seqs.start > 0 {
+            missing.push(0..first.seqs.start);
+        }
+        let end = last.seqs.end;
+        let next = SegmentName { base: end, generation: 0 }.segment_file();
+        if self.whole && last.sealed && !names.contains(&set_aside(&next)) {
+            let prepared = prepared(disk, names, self.log_id.unwrap_or_default(), end)?;
+            if prepared.iter().all(|prepared| prepared.name.base != end) {
+                missing.push(end..end);
+            }
+        }
+        self.survey.damage.extend(missing.into_iter().map(|seqs| Damage {
+            file: SegmentName { base: seqs.start, generation: 0 }.segment_file(),
+            bytes: 0..0,
+            seqs,
+            reason: MISSING,
+        }));
         Ok(())
     }
 

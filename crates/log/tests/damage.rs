@@ -111,6 +111,30 @@ fn a_torn_tail_is_cut_and_reported() {
     assert_eq!(Log::open_dir(directory.path(), small()).unwrap().0.next_seq().get(), 41);
 }
 
+/// The last frame of a log that was killed has no witness behind it: that it is damaged looks as if it
+/// had never been finished. It is reported all the same, whichever of its bytes it is.
+#[test]
+fn damage_to_the_very_last_frame_is_reported() {
+    let directory = written(40);
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let frames = |bytes: &[u8]| -> Vec<usize> {
+        let found = bytes.windows(3).enumerate().filter(|(_, magic)| magic == b"PFR");
+        found.map(|(place, _)| place).collect()
+    };
+    // As if it had not been closed.
+    let closed = *frames(&bytes).last().unwrap();
+    bytes[closed..].fill(0);
+    let last = *frames(&bytes).last().unwrap();
+    for place in last..closed {
+        let mut bad = bytes.clone();
+        bad[place] ^= 0x10;
+        std::fs::write(&newest, &bad).unwrap();
+        let survey = survey(&RealDisk::open_existing(directory.path()).unwrap()).unwrap();
+        assert!(survey.torn_tail.is_some() || !survey.damage.is_empty(), "byte {}", place - last);
+    }
+}
+
 #[test]
 fn a_later_format_is_refused_untouched() {
     let directory = written(40);

@@ -122,11 +122,17 @@ fn what_this_build_writes_it_reads() {
     }
 }
 
+/// As it was at first, and with the flag of a log that is kept whole.
 #[test]
 fn version_1_is_read() {
-    for with_side_files in [true, false] {
+    for (name, with_side_files) in [
+        ("version-1", true),
+        ("version-1", false),
+        ("version-1-whole", true),
+        ("version-1-whole", false),
+    ] {
         let directory = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(fixture("version-1")).unwrap() {
+        for entry in std::fs::read_dir(fixture(name)).unwrap() {
             let from = entry.unwrap().path();
             let is_side_file = from.extension().is_some_and(|extension| extension == "idx");
             if with_side_files || !is_side_file {

@@ -8,4 +8,5 @@
 mod cleaner;
 mod damage;
 mod format;
+mod missing;
 mod order_and_search;

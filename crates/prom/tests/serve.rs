@@ -170,3 +170,30 @@ fn rules_of_the_manifest_hold_for_every_token() {
     assert_eq!(refused.status.code(), Some(78), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("auth.rules"), "{}", stderr(&refused));
 }
+
+/// RELIABILITY 4.1: also in a folder that was there, and that others may look into.
+#[test]
+fn files_of_a_server_are_its_own() {
+    fn files(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { files(&path, found) } else { found.push(path) }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["serve", "--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let server = Server::start(&arguments);
+    let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
+    assert!(server.post("/publish/a", &token, "1").starts_with("HTTP/1.1 201"));
+    let mut found = Vec::new();
+    files(&data, &mut found);
+    assert!(found.len() > 5, "{found:?}");
+    for path in found {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+    assert_eq!(server.stop(), Some(0));
+}

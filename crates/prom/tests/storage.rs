@@ -103,5 +103,46 @@ fn or_it_goes_on_for_those_who_read() {
     child.wait().unwrap();
 }
 
+/// P8: bytes that are not what was written are named by the log, by health and by a figure; a reader is
+/// told what it will not get, and all else is served.
+#[test]
+fn damage_is_told_in_every_way_that_there_is() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let arguments = [
+        "serve",
+        "--insecure-no-auth",
+        "--no-rate-limits",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let server = super::server::Server::start(&arguments);
+    let body = format!("\"{}\"", "x".repeat(100_000));
+    for _ in 0..60 {
+        assert!(server.post("/publish/a", "none", &body).starts_with("HTTP/1.1 201"));
+    }
+    assert_eq!(server.stop(), Some(0));
+    let name = "0000000000000000-00000000.seg";
+    let file = std::fs::OpenOptions::new().write(true).open(data.join("log").join(name)).unwrap();
+    file.write_all_at(b"!", 1_500_000).unwrap();
+
+    // Without its side file it is read through; with it, it would be when it is scrubbed.
+    std::fs::remove_file(data.join("log").join(name.replace(".seg", ".idx"))).unwrap();
+    let server = super::server::Server::start(&arguments);
+    let said = server.banner.lines().find(|line| line.contains(name));
+    assert!(said.is_some_and(|said| said.contains("ERROR")), "{}", server.banner);
+    let page = ask(&server.at, "GET /events/a?limit=1000", "").unwrap();
+    assert!(page.contains("\"reason\":\"corrupt\""), "{} bytes", page.len());
+    assert_eq!(page.matches("\"offset\"").count(), 59, "all but one");
+    let ready = ask(&server.at, "GET /readyz?verbose", "").unwrap();
+    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains(name), "{ready}");
+    let figures = ask(&server.at, "GET /metrics", "").unwrap();
+    assert!(figures.contains("\nstore_damaged_ranges 1\n"), "{figures}");
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// More than the first files take, less than the later ones do.
 const LIMIT_KIB: u32 = 12 * 1024;

@@ -71,13 +71,10 @@ impl Bus {
         let opening = tokio::task::spawn_blocking(move || {
             crate::embedded::EmbeddedStore::open(&path, crate::embedded::EmbeddedOptions::default())
         });
-        let (store, report) = match opening.await {
+        let (store, _) = match opening.await {
             Ok(opened) => opened?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
-        if report.log != promethean_log::OpenReport::default() {
-            tracing::info!(report = ?report.log, "the log was opened");
-        }
         Ok(Self::with_store(Arc::new(store), options))
     }
 

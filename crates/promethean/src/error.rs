@@ -94,6 +94,9 @@ pub enum GroupError {
     /// No such event.
     #[error("event {0} is not in any topic, or not any more")]
     UnknownEvent(EventId),
+    /// There are as many groups as there may be.
+    #[error("there are {0} groups, and may be no more; remove those that nobody needs")]
+    TooMany(usize),
     /// The group has members that want it otherwise.
     #[error(
         "group {group} is in use with other settings: {differences}; \

@@ -16,8 +16,16 @@ pub struct BusOptions {
     /// What happens when somebody publishes to a topic that is not there. Default: it is made,
     /// with one partition.
     pub unknown_topics: UnknownTopics,
+    /// How many topics there may be before publishing makes no more; those that are defined are not
+    /// held to it. Default: as many as the store takes.
+    pub topics_max: usize,
+    /// How many groups there may be before subscribing makes no more. Default: any number.
+    pub groups_max: usize,
     /// How often retention and compaction are looked after. Default: every 5 minutes.
     pub clean_every: Duration,
+    /// In what time everything that is stored is read once, to see whether it still is what was
+    /// written. Default: 7 days.
+    pub scrub_every: Duration,
     /// Whether times are taken and publishing is counted. Default: they are.
     pub metering: Metering,
     /// Where several hubs use one store: how long this one counts as there without saying so. Others
@@ -41,7 +49,10 @@ impl Default for BusOptions {
     fn default() -> Self {
         Self {
             unknown_topics: UnknownTopics::Make(PartitionCount::ONE),
+            topics_max: usize::MAX,
+            groups_max: usize::MAX,
             clean_every: Duration::from_secs(300),
+            scrub_every: Duration::from_secs(7 * 24 * 60 * 60),
             metering: Metering::On,
             hub_lease: Duration::from_millis(HUB_LEASE_MS),
             redact: Arc::new(|text| text),
@@ -65,10 +76,31 @@ impl BusOptions {
         self
     }
 
+    /// How many topics there may be before publishing makes no more.
+    #[must_use]
+    pub const fn topics_max(mut self, max: usize) -> Self {
+        self.topics_max = max;
+        self
+    }
+
+    /// How many groups there may be before subscribing makes no more.
+    #[must_use]
+    pub const fn groups_max(mut self, max: usize) -> Self {
+        self.groups_max = max;
+        self
+    }
+
     /// How often retention and compaction are looked after.
     #[must_use]
     pub const fn clean_every(mut self, period: Duration) -> Self {
         self.clean_every = period;
+        self
+    }
+
+    /// In what time everything that is stored is read once.
+    #[must_use]
+    pub const fn scrub_every(mut self, period: Duration) -> Self {
+        self.scrub_every = period;
         self
     }
 
@@ -106,7 +138,10 @@ impl fmt::Debug for BusOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BusOptions")
             .field("unknown_topics", &self.unknown_topics)
+            .field("topics_max", &self.topics_max)
+            .field("groups_max", &self.groups_max)
             .field("clean_every", &self.clean_every)
+            .field("scrub_every", &self.scrub_every)
             .field("metering", &self.metering)
             .field("hub_lease", &self.hub_lease)
             .finish_non_exhaustive()

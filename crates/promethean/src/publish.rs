@@ -17,7 +17,7 @@ use crate::options::UnknownTopics;
 use crate::registry::{Checked, DUAL_OF, KnownStamps};
 use crate::snapshot::{self, SOURCE_OFFSET};
 use crate::store::{
-    Append, AppendError, Appended, Durability, Expectation, Receipt, TopicDefinition,
+    Append, AppendError, Appended, Durability, Expectation, Receipt, SaveError, TopicDefinition,
 };
 
 /// Headers by which the system knows its own events again: who gets them, how often they went round,
@@ -337,7 +337,13 @@ impl Bus {
             };
             let topic = event.topic.clone();
             let definition = TopicDefinition { partitions, ..TopicDefinition::new(topic.clone()) };
-            if self.inner.store.topics().get(&topic).is_none() {
+            let known = self.inner.store.topics();
+            if known.get(&topic).is_none() {
+                let max = self.inner.options.topics_max;
+                if known.users().count() >= max {
+                    let source = SaveError::TooManyTopics(max);
+                    return Err(PublishError::Define { topic, source });
+                }
                 let defined = self.inner.store.define(definition).await;
                 defined.map_err(|source| PublishError::Define { topic, source })?;
             }

@@ -1,4 +1,5 @@
-//! What a bus does by itself: retention and compaction, from time to time.
+//! What a bus does by itself: retention and compaction, and a look at what nobody reads, from time to
+//! time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,13 +7,41 @@ use std::time::Duration;
 use promethean_event::Offset;
 
 use crate::bus::BusInner;
+use crate::clock::Clock;
 use crate::limits::SCHEMA_REFRESH_MS;
 use crate::store::Lane;
 
 pub(crate) fn start(bus: &Arc<BusInner>) {
     let period = bus.options.clean_every;
     bus.runtime.spawn(run(Arc::downgrade(bus), period));
+    bus.runtime.spawn(scrub(Arc::downgrade(bus), bus.options.scrub_every));
     bus.runtime.spawn(follow_schemas(Arc::downgrade(bus)));
+}
+
+/// The share of its time after which scrubbing begins.
+const SCRUB_BEGINS: u32 = 10_000;
+/// Parts of a store are looked at this much apart at least.
+const SCRUB_REST: Duration = Duration::from_millis(100);
+
+/// Looks at one part of the store after the other, so that all have been looked at in a period.
+/// Which is next, the time says: a bus that is restarted goes on where it would have been.
+async fn scrub(bus: Weak<BusInner>, period: Duration) {
+    let clock = Clock::start();
+    let mut rest = (period / SCRUB_BEGINS).max(SCRUB_REST);
+    loop {
+        tokio::time::sleep(rest).await;
+        let Some(bus) = bus.upgrade() else {
+            return;
+        };
+        let place = clock.now_ms() / rest.as_millis() as u64;
+        match bus.store.scrub(place).await {
+            Ok(parts) => {
+                let parts = u32::try_from(parts.max(1)).unwrap_or(u32::MAX);
+                rest = (period / parts).max(SCRUB_REST);
+            }
+            Err(error) => tracing::warn!(%error, "a part of the store could not be read"),
+        }
+    }
 }
 
 /// Looks for what others have registered in the same store.

@@ -16,6 +16,9 @@ mod jobs;
 #[cfg(test)]
 mod metrics;
 
+#[cfg(test)]
+mod scrubbing;
+
 // Functions beside tests may do what tests may.
 #[cfg(test)]
 mod projection;

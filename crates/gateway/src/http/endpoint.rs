@@ -183,7 +183,10 @@ pub(super) fn admit_request(edge: &Edge, request: &Request) -> Result<(), Reject
         ));
     }
     let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("?"));
-    if !host.is_some_and(|host| edge.settings.is_host(host)) {
+    // An address with a host in it counts more than the header (RFC 9112, 3.2.2).
+    let named = uri.authority().map(|authority| authority.as_str());
+    let is_ours = |host: &str| edge.settings.is_host(host);
+    if !host.is_some_and(is_ours) || !named.is_none_or(is_ours) {
         return Err(Rejection::plain(Code::HostRefused));
     }
     let foreign = |origin: &HeaderValue| {

@@ -32,6 +32,9 @@ struct Readiness {
     draining: bool,
     store: &'static str,
     topics: usize,
+    /// What is stored and not as it was written. The rest is served: it makes nothing unready.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damage: Vec<String>,
     /// Projections that do not go on. The rest does: they make nothing else unready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed_views: Vec<super::views::FailedView>,
@@ -55,6 +58,7 @@ async fn ready(call: Call) -> Result<Response, Rejection> {
             draining,
             store: if failed { Code::StorageFailed.as_str() } else { "ok" },
             topics: call.edge.bus.topics().users().count(),
+            damage: call.edge.bus.store().damage(),
             failed_views: super::views::failed(&call.edge),
             version: env!("CARGO_PKG_VERSION"),
         },

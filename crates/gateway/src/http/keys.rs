@@ -10,6 +10,7 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use crate::access::Action;
+use crate::limits::PAGE_BYTES_MAX;
 use crate::rejection::Rejection;
 
 pub(super) const KEYS: Endpoint = Endpoint {
@@ -30,14 +31,33 @@ pub(super) const HISTORY: Endpoint = Endpoint {
     act: |call| history(call).boxed(),
 };
 
+/// Keys that are asked for before it is known how large their events are.
+const FIRST_KEYS: usize = 8;
+
 async fn keys(call: Call) -> Result<Response, Rejection> {
     let topic: Topic = call.param("topic")?;
     call.authorize(Action::Read, &topic, None)?;
-    let (after, limit) = (call.query.parsed::<Key>("after")?, call.query.limit()?);
+    let (mut after, limit) = (call.query.parsed::<Key>("after")?, call.query.limit()?);
     let prefix = call.query.text("prefix").unwrap_or_default();
-    let page = call.edge.bus.keys(&topic, prefix, after, limit).await?;
-    let mut out = events(&page.events);
-    out.extend_from_slice(format!(",\"more\":{}}}", page.more).as_bytes());
+    let mut found: Vec<Stored> = Vec::new();
+    let mut bytes = 0;
+    let mut wanted = FIRST_KEYS;
+    let more = loop {
+        let wanted_now = wanted.min(limit - found.len());
+        let page = call.edge.bus.keys(&topic, prefix, after, wanted_now).await?;
+        let is_over = !page.more || page.events.is_empty();
+        bytes += page.events.iter().map(|one| one.event.payload.as_str().len()).sum::<usize>();
+        found.extend(page.events);
+        if is_over || found.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            break page.more;
+        }
+        after = found.last().and_then(|last| last.event.key.clone());
+        // As many as fit if the rest is alike, and not so many that it could not be borne if not.
+        let fitting = (PAGE_BYTES_MAX - bytes) * found.len() / bytes.max(1);
+        wanted = fitting.clamp(1, wanted * 4);
+    };
+    let mut out = events(&found);
+    out.extend_from_slice(format!(",\"more\":{more}}}").as_bytes());
     Ok(answer::bytes(200, answer::JSON, out))
 }
 

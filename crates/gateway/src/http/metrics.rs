@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::fmt::Write;
 
 use axum::response::Response;
 use futures_util::FutureExt;
@@ -26,6 +27,12 @@ async fn metrics(call: Call) -> Result<Response, Rejection> {
         lags.extend(bus.lag(&group).await.ok());
     }
     let mut text = call.edge.metrics.text(&lags);
+    let damaged = bus.store().damage().len();
+    let _ = writeln!(
+        text,
+        "# HELP store_damaged_ranges Stored ranges that are not as they were written.\n\
+         # TYPE store_damaged_ranges gauge\nstore_damaged_ranges {damaged}"
+    );
     super::views::figures(&call.edge, &mut text).await;
     in_prometheus_text(&bus.metrics().encode_open().await, &mut text);
     Ok(answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))

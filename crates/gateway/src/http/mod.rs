@@ -72,6 +72,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
 
 use crate::edge::Edge;
 use crate::listener::Door;
@@ -125,6 +126,18 @@ pub(crate) fn router(edge: &Arc<Edge>) -> Router {
         .layer(from_fn(move |request: Request, next: Next| {
             cross_origin::share(Arc::clone(&shared), request, next)
         }))
+        .layer(from_fn(agree_or_close))
+}
+
+/// A connection that was to speak something else ends if that is refused: what comes behind such a
+/// request is not looked at any more (`framing`).
+async fn agree_or_close(request: Request, next: Next) -> Response {
+    let wanted = request.headers().contains_key(header::UPGRADE);
+    let mut response = next.run(request).await;
+    if wanted && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A refusal of a request that has not been looked at.

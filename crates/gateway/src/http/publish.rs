@@ -1,6 +1,7 @@
 use axum::response::Response;
 use futures_util::FutureExt;
 use promethean::Published;
+use promethean::store::Durability;
 use promethean_event::{EventId, Offset, Partition, Topic};
 use serde::Serialize;
 
@@ -16,7 +17,8 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
     method: Verb::Post,
     path: "/publish/{topic}",
     guard: Guard::Topics(Action::Publish),
-    summary: "Stores events: all of them or none. Answered when they are durable.",
+    summary: "Stores events: all of them or none. Answered when they are durable, or as durable as \
+              their topic asks for.",
     query: &["key", "id", "ts"],
     act: |call| publish(call).boxed(),
 };
@@ -28,6 +30,9 @@ struct Receipt {
     partition: Partition,
     offset: Offset,
     duplicate: bool,
+    /// How far it had travelled, where its topic asks for less than a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -37,8 +42,13 @@ struct Receipts {
 
 impl From<&Published> for Receipt {
     fn from(published: &Published) -> Self {
-        let &Published { id, partition, offset, duplicate, .. } = published;
-        Self { id, partition, offset, duplicate }
+        let &Published { id, partition, offset, duplicate, durability, .. } = published;
+        let durability = match durability {
+            Durability::None => Some("none"),
+            Durability::Written => Some("written"),
+            Durability::Synced => None,
+        };
+        Self { id, partition, offset, duplicate, durability }
     }
 }
 

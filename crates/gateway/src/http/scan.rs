@@ -17,7 +17,7 @@ use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::Expression;
-use crate::limits::SCAN_MS_MAX;
+use crate::limits::{PAGE_BYTES_MAX, SCAN_MS_MAX};
 use crate::rejection::{Code, Rejection};
 
 pub(super) const QUERY: &[&str] =
@@ -83,6 +83,13 @@ pub(super) struct Found {
     pub(super) unreadable: Vec<UnreadableEvent>,
     /// Where to go on; none at the end.
     pub(super) next: Option<Place>,
+}
+
+impl Found {
+    /// Bytes of the events, without what little stands around payloads.
+    fn bytes(&self) -> usize {
+        self.events.iter().map(|stored| stored.event.payload.as_str().len()).sum()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -170,7 +177,8 @@ impl Scan {
                 self.lanes.pop_front();
                 continue;
             }
-            if found.events.len() >= max || edge.clock.elapsed() >= self.deadline {
+            let full = found.events.len() >= max || found.bytes() >= PAGE_BYTES_MAX;
+            if full || edge.clock.elapsed() >= self.deadline {
                 break;
             }
             let limit = PageLimit { events: max - found.events.len(), ..PageLimit::default() };

@@ -48,6 +48,10 @@ async fn events_as_they_come_and_on_from_the_last_one() {
     server.post("/publish/a", "2").await;
     let mut again = Stream::open(&server, "/events/a", "last-event-id: 0:2\r\n").await;
     assert!(again.line("data: ").await.contains("\"payload\":2"));
+    // From a place that there is not.
+    let mut astray = Stream::open(&server, "/events/a", "last-event-id: 0:99\r\n").await;
+    assert_eq!(astray.line("event: ").await, "gap");
+    assert!(astray.line("data: ").await.contains("beyond_end"));
 }
 
 #[tokio::test]

@@ -80,8 +80,28 @@ async fn request_smuggling() {
     let server = TestServer::open().await;
     let host = format!("host: {}\r\n", server.at);
     let publish = "POST /publish/a HTTP/1.1\r\n";
+    let json = "content-type: application/json\r\n";
+    let chunks = "1\r\n1\r\n0\r\n\r\n";
     for head in [
         format!("{publish}{host}content-length: 1\r\ncontent-length: 2\r\n\r\n1"),
+        format!("{publish}{host}{json}content-length: 1\r\ncontent-length: 1\r\n\r\n1"),
+        format!(
+            "{publish}{host}{json}content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+        ),
+        format!(
+            "{publish}{host}{json}transfer-encoding: chunked\r\ncontent-length: 6\r\n\r\n{chunks}"
+        ),
+        format!("{publish}{host}{json}transfer-encoding: chunked, chunked\r\n\r\n{chunks}"),
+        format!(
+            "{publish}{host}{json}transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+        ),
+        format!("{publish}{host}{json}transfer-encoding: chunked\r\n\r\n1\n1\n0\n\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}{host}\r\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}host: evil.example\r\n\r\n"),
+        format!("GET /livez HTTP/1.1\r\n{host}x-a: b\nx-c: d\r\n\r\n"),
+        format!("GET /livez HTTP/1.1\n{}\n", host.replace('\r', "")),
+        // The second of two, whose beginning only its predecessor's end tells.
+        format!("GET /livez HTTP/1.1\r\n{host}\r\nGET /livez HTTP/1.1\n{host}\r\n"),
         format!("{publish}{host}content-length: 1\r\ntransfer-encoding: xchunked\r\n\r\n1"),
         format!("{publish}{host}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
         format!("GET /livez HTTP/1.1\r\n{host}x-a: b\r\n folded\r\n\r\n"),
@@ -91,8 +111,21 @@ async fn request_smuggling() {
         "NONSENSE\r\n\r\n".to_owned(),
     ] {
         let answer = server.raw(head.as_bytes()).await;
-        assert!(matches!(answer.status, 400 | 0 | 415), "{head:?}: {answer:?}");
+        // Refused and closed; before it, only what stood before it was answered.
+        let last = answer.last_status();
+        assert!(matches!(last, 400 | 0 | 415), "{head:?}: {answer:?}");
     }
+    // Behind a request for another protocol nothing is looked at: it is the last one, or is agreed to.
+    let first = format!("GET /livez HTTP/1.1\r\n{host}upgrade: h2c\r\n\r\n");
+    let answer = server.raw(format!("{first}GET /livez HTTP/1.1\n{host}\r\n").as_bytes()).await;
+    assert_eq!((answer.status, answer.body.matches("HTTP/1.1").count()), (200, 0), "{answer:?}");
+    // An address that names a host names the one that is meant.
+    let elsewhere =
+        format!("GET http://evil.example/livez HTTP/1.1\r\n{host}connection: close\r\n\r\n");
+    assert_eq!(server.raw(elsewhere.as_bytes()).await.status, 421);
+    let here =
+        format!("GET http://{}/livez HTTP/1.1\r\n{host}connection: close\r\n\r\n", server.at);
+    assert_eq!(server.raw(here.as_bytes()).await.status, 200);
     assert_eq!(server.get("/ops/partitions").await.json()["partitions"], serde_json::json!([]));
 }
 
@@ -485,4 +518,40 @@ async fn connections_are_bounded() {
     let answer = server.get("/livez").await;
     assert_eq!(answer.status, 503);
     assert!(answer.head.contains("retry-after"));
+}
+
+/// RELIABILITY 4.2: what a client makes by naming it stays for ever, so that there is an end to it.
+#[tokio::test]
+async fn topics_and_groups_that_clients_make_are_bounded() {
+    use promethean::memory::MemoryStore;
+    use promethean::{Bus, BusOptions};
+    let options = BusOptions::default().topics_max(3).groups_max(2);
+    let bus = Bus::with_store(std::sync::Arc::new(MemoryStore::new()), options);
+    let server = TestServer::over(bus, Access::Anonymous, |_| {}).await;
+    for n in 0..3 {
+        assert_eq!(server.post(&format!("/publish/t{n}"), "1").await.status, 201);
+    }
+    let refused = server.post("/publish/t3", "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "quota"));
+    let mut client = server.plain().await;
+    let publish = |n: u8| format!(r#"{{"op":"PUBLISH","topic":"t{n}","payload":1}}"#);
+    assert_eq!(client.ask(publish(3)).await["code"], "quota");
+    assert_eq!(client.ask(publish(2)).await["op"], "OK", "what is there goes on");
+    // Whoever may define topics knows what he does.
+    assert_eq!(server.post("/topics/t3", r#"{"partitions":1}"#).await.status, 200);
+    assert_eq!(client.ask(publish(3)).await["op"], "OK");
+
+    let subscribe = |n: u8| format!(r#"{{"op":"SUBSCRIBE","topic":"t0","group":"g{n}"}}"#);
+    let leave = |n: u8| format!(r#"{{"op":"UNSUBSCRIBE","topic":"t0","group":"g{n}"}}"#);
+    for n in 0..2 {
+        assert_eq!(client.ask(subscribe(n)).await["op"], "OK");
+        assert_eq!(client.ask(leave(n)).await["op"], "OK");
+    }
+    assert_eq!(client.ask(subscribe(2)).await["code"], "quota");
+    let wish = r#"{"settings":{"topics":["t0"]}}"#;
+    assert_eq!(server.post("/groups/g2", wish).await.code(), "quota");
+    assert_eq!(client.ask(subscribe(1)).await["op"], "OK", "one that is there");
+    assert_eq!(client.ask(leave(1)).await["op"], "OK");
+    while server.send("DELETE", "/groups/g1", &[], b"").await.status != 200 {}
+    assert_eq!(client.ask(subscribe(2)).await["op"], "OK");
 }

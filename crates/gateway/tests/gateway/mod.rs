@@ -4,6 +4,7 @@ mod plain;
 
 mod negotiated;
 mod operating;
+mod pages;
 
 mod access;
 mod bad_tokens;

@@ -138,6 +138,52 @@ async fn tails_need_no_group_and_go_on_where_they_were() {
     assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.x".into(), &2.into()));
 }
 
+/// What is not there any more is named, with where it begins and ends.
+#[tokio::test]
+async fn a_tail_that_comes_too_late_is_told_what_it_missed() {
+    use promethean::memory::MemoryStore;
+    use promethean::{Bus, BusOptions};
+    let options = BusOptions::default().clean_every(std::time::Duration::from_millis(5));
+    let bus = Bus::with_store(std::sync::Arc::new(MemoryStore::new()), options);
+    let server = TestServer::over(bus, promethean_gateway::Access::Anonymous, |_| {}).await;
+    server.post("/topics/a", r#"{"retention_ms":1}"#).await;
+    for n in 0..3 {
+        assert_eq!(server.post("/publish/a", &n.to_string()).await.status, 201);
+    }
+    while server.get("/ops/partitions").await.json()["partitions"][0]["start"] != 3 {}
+    let mut client = server.negotiated().await;
+    let resume = r#"{"op":"RESUME","topic":"a","opts":{"after":[{"topic":"a","partition":0,"next":1}]},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+    let gap = &resumed["gaps"][0];
+    assert_eq!((&gap["topic"], &gap["partition"]), (&"a".into(), &0.into()), "{resumed}");
+    assert_eq!(
+        (&gap["from"], &gap["to"], &gap["reason"]),
+        (&1.into(), &3.into(), &"retention".into())
+    );
+}
+
+/// One that was further than there is: it was told that nothing was missing, and then nothing for as
+/// long as it took to come there again.
+#[tokio::test]
+async fn a_tail_that_was_further_than_there_is_is_told_so() {
+    let server = TestServer::open().await;
+    for n in 0..3 {
+        assert_eq!(server.post("/publish/a", &n.to_string()).await.status, 201);
+    }
+    assert_eq!(server.send("DELETE", "/topics/a", &[], b"").await.status, 200);
+    assert_eq!(server.post("/publish/a", "10").await.status, 201);
+    let mut client = server.negotiated().await;
+    let resume = r#"{"op":"RESUME","topic":"a","opts":{"after":[{"topic":"a","partition":0,"next":3}]},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+    let gap = &resumed["gaps"][0];
+    assert_eq!((&gap["from"], &gap["to"]), (&0.into(), &3.into()), "{resumed}");
+    assert_eq!((&gap["reason"], &resumed["after"][0]["next"]), (&"beyond_end".into(), &1.into()));
+    assert_eq!(server.post("/publish/a", "11").await.status, 201);
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 11);
+}
+
 #[tokio::test]
 async fn subscriptions_of_a_connection_are_bounded() {
     let server =

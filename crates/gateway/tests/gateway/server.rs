@@ -149,6 +149,12 @@ impl Answer {
         Self { status, head, body }
     }
 
+    /// The status of the last answer, where there were several.
+    pub(crate) fn last_status(&self) -> u16 {
+        let last = self.body.rsplit_once("HTTP/1.1 ").map(|(_, answer)| answer);
+        last.and_then(|answer| answer.get(..3)?.parse().ok()).unwrap_or(self.status)
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }

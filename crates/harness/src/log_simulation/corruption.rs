@@ -18,8 +18,7 @@ pub enum CorruptionKind {
     Truncated,
     /// Two files of a kind change names.
     SwappedFiles,
-    /// A file from the middle is gone. (That the newest is gone nobody can know; that the oldest
-    /// is gone looks as if it had been cleaned away.)
+    /// A file is gone.
     Missing,
 }
 
@@ -60,9 +59,9 @@ pub fn corrupt(
         .filter(|(name, bytes)| name.ends_with(suffix) && !bytes.is_empty())
         .map(|(name, _)| name.clone())
         .collect();
-    if kind == CorruptionKind::Missing && suffix == ".seg" {
-        names.pop();
-        names.drain(..names.len().min(1));
+    // A log of one segment that is gone is no log.
+    if kind == CorruptionKind::Missing && suffix == ".seg" && names.len() == 1 {
+        names.clear();
     }
     if names.is_empty() {
         return None;

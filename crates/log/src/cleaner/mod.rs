@@ -8,6 +8,8 @@
 //!    indexed, then renamed. From that moment it replaces the run; if the process dies before the
 //!    old files are removed, opening the log removes them.
 //! 3. A segment with damage is left alone: it may be wanted for repair.
+//! 4. The log always begins with a segment of seq 0, if only with an empty one: otherwise a file that
+//!    is missing there could not be told from one that was cleaned away.
 //!
 //! An event of a compacted topic is dead if a newer one of its key exists and it is old enough. A
 //! tombstone is dead if it is the newest, old enough, and nothing older of its key is left that it

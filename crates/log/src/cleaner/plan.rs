@@ -83,6 +83,7 @@ pub(super) struct Verdict {
     exposed: HashSet<u32>,
     rules: Rules,
     now: u64,
+    events: u64,
     dead_bytes: u64,
     bytes: u64,
 }
@@ -158,7 +159,10 @@ impl Plan {
         let dead: u64 = self.verdicts.iter().map(|verdict| verdict.dead_bytes).sum();
         let share = engine.site.options.clean_share_min;
         let dirty = dead > 0 && dead as f64 >= bytes as f64 * share;
-        dirty || self.segments.len() > 1
+        // What is left of the first segment of all is not worth a copy of the next one.
+        let pieces = self.verdicts.iter().filter(|verdict| verdict.events > 0).count();
+        let empty = self.verdicts.len() - pieces;
+        dirty || pieces > 1 || empty > 1
     }
 }
 
@@ -211,6 +215,7 @@ impl Judge<'_> {
         for entry in lanes {
             let rule = self.rule(entry.lane);
             verdict.rules.insert(entry.lane, rule);
+            verdict.events += u64::from(entry.count);
             if entry.count == 0 {
                 continue;
             }

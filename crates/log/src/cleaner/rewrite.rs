@@ -15,7 +15,8 @@ use crate::segment::{
     SegmentHeader, SegmentName, SegmentScan,
 };
 
-/// Writes the run again without what is dead. `None` if nothing is left and nothing is before it.
+/// Writes the run again without what is dead. `None` if nothing is left and nothing is before it: but
+/// the first segment of all stays, if only to say that what it held was cleaned, and is not missing.
 pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>>, CleanError> {
     let Some(first) = run.segments.first() else {
         return Ok(None);
@@ -26,7 +27,7 @@ pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>
     let disk = &*engine.site.disk;
     let file = disk.create(&unfinished)?;
     let written = match copy(engine, run, name, &file) {
-        Ok(copied) if copied.events == 0 && run.is_oldest => {
+        Ok(copied) if copied.events == 0 && run.is_oldest && name.base > 0 => {
             disk.remove(&unfinished)?;
             return Ok(None);
         }
@@ -49,8 +50,8 @@ fn copy(
     file: &Arc<dyn DiskFile>,
 ) -> Result<Copied, CleanError> {
     let created_ms = run.segments.first().map_or(0, |segment| segment.append_ms.start);
-    let (head, salt) =
-        SegmentHeader { log_id: engine.site.log_id, name, created_ms, file_bytes: 0 }.encode();
+    let (log_id, whole) = (engine.site.log_id, engine.site.whole);
+    let (head, salt) = SegmentHeader { log_id, name, created_ms, file_bytes: 0, whole }.encode();
     file.write_at(&head, 0)?;
     let mut out = Output {
         file,

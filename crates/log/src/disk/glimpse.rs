@@ -24,8 +24,9 @@ impl Glimpse {
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         for name in RealDisk::open_existing(path)?.list()? {
-            // Spare files and unfinished ones are the other process's own.
-            if matches!(FileKind::of(&name), FileKind::Segment(_) | FileKind::Index(_)) {
+            // Unfinished files are the other process's own. A spare one may be the next segment.
+            let kind = FileKind::of(&name);
+            if matches!(kind, FileKind::Segment(_) | FileKind::Index(_) | FileKind::Spare) {
                 let real = File::open(path.join(&name))?;
                 let len = real.metadata()?.len();
                 let changed = Changed { len, real_len: len, pages: BTreeMap::new() };
@@ -219,7 +220,7 @@ mod tests {
         std::fs::write(&path, vec![1; 10_000]).unwrap();
         std::fs::write(folder.path().join("0.spare"), [1]).unwrap();
         let glimpse = Glimpse::of(folder.path()).unwrap();
-        assert_eq!(glimpse.list().unwrap(), std::slice::from_ref(&name));
+        assert_eq!(glimpse.list().unwrap(), ["0.spare", name.as_str()]);
         let file = glimpse.open(&name).unwrap();
         file.write_at(&[2; 5_000], 4_000).unwrap();
         let expected: Vec<u8> = [[1; 10].as_slice(), &[2; 10]].concat();

@@ -46,19 +46,42 @@ impl Engine {
         Ok(low.saturating_sub(1))
     }
 
-    /// Whether a damaged segment stands where these offsets of a lane should be.
+    /// Whether a damaged segment stands where these offsets of a lane should be, or none at all.
     pub(super) fn damage_took(&self, lane: Lane, from: u64, to: u64) -> bool {
-        let sealed = self.read().sealed.clone();
+        let (sealed, active) = {
+            let state = self.read();
+            (state.sealed.clone(), (state.active.name.base, state.active.index.lane_range(lane)))
+        };
         // One that cannot be asked has its side file damaged as well: then it may be so.
         let start_of = |segment: &Arc<Segment>| {
             self.ask(segment, |index| index.lane_start(lane)).map_or(Some(0), |start| start)
         };
         let damaged = sealed.iter().enumerate().filter(|(_, segment)| !segment.holes.is_empty());
-        damaged.into_iter().any(|(place, segment)| {
+        let damaged = damaged.into_iter().map(|(place, segment)| {
             let start = start_of(segment).unwrap_or(0);
             let end = sealed.iter().skip(place + 1).find_map(start_of).unwrap_or(u64::MAX);
-            start < to && from < end
-        })
+            start..end
+        });
+        let next_of = |segment: &Arc<Segment>| {
+            self.ask(segment, |index| index.lane_next(lane)).map_or(Some(0), |next| next)
+        };
+        let missing = self.missing_before(&sealed, active.0).into_iter().map(|place| {
+            let (before, behind) = sealed.split_at(place);
+            let in_active = || active.1.map(|(first, _)| first);
+            let start = before.iter().rev().find_map(next_of).unwrap_or(0);
+            let end = behind.iter().find_map(start_of).or_else(in_active).unwrap_or(u64::MAX);
+            start..end
+        });
+        damaged.chain(missing).any(|lost| lost.start < to && from < lost.end)
+    }
+
+    /// The places in `sealed` before which a segment is missing.
+    fn missing_before(&self, sealed: &[Arc<Segment>], active: u64) -> Vec<usize> {
+        let bases = sealed.iter().map(|segment| segment.name.base).chain([active]);
+        let first = bases.clone().next().filter(|_| !self.site.whole).unwrap_or(0);
+        let expected = [first].into_iter().chain(sealed.iter().map(|segment| segment.next_seq));
+        let follows = bases.zip(expected).map(|(base, expected)| base <= expected);
+        follows.enumerate().filter(|(_, follows)| !follows).map(|(place, _)| place).collect()
     }
 
     /// Up to `limit` events of a lane before an offset, newest first.

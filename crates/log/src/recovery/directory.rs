@@ -16,6 +16,8 @@ pub(super) struct Found {
     pub(super) file: Arc<dyn DiskFile>,
     /// As long the file was made; a segment that is not sealed must not be shorter.
     pub(super) file_bytes: u64,
+    /// Whether the log was kept whole when it was made.
+    pub(super) whole: bool,
 }
 
 /// Looks at the header of every segment before anything is changed.
@@ -41,7 +43,8 @@ pub(super) fn read_headers(
                 if *log_id.get_or_insert(header.log_id) != header.log_id {
                     return Err(OpenError::ForeignSegment { file: file_name.clone() });
                 }
-                found.push(Found { name, salt, file, file_bytes: header.file_bytes });
+                let SegmentHeader { file_bytes, whole, .. } = header;
+                found.push(Found { name, salt, file, file_bytes, whole });
                 continue;
             }
             Ok(_) => "it is another segment than its name says",
@@ -95,10 +98,15 @@ pub(super) fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Res
     Ok(())
 }
 
+/// The name of a segment that was taken out of the way.
+pub(crate) fn set_aside(file: &str) -> String {
+    format!("{file}.damaged")
+}
+
 /// Takes segments that cannot be read at all out of the way, without deleting them.
 pub(super) fn quarantine(disk: &dyn Disk, report: &OpenReport) -> Result<(), OpenError> {
     for damage in &report.damage {
-        disk.rename(&damage.file, &format!("{}.damaged", damage.file))?;
+        disk.rename(&damage.file, &set_aside(&damage.file))?;
     }
     if !report.damage.is_empty() {
         disk.sync_dir()?;

@@ -9,10 +9,19 @@
 //! position its segment was synced when it was written. If a valid frame behind the bad bytes says
 //! that they had been synced, they are damage: they are kept and reported, and the log goes on in
 //! a new segment. If none says so, they are a torn tail and are cut off.
+//!
+//! *Missing?* The segments cover all seqs from 0 on, and what follows the last one that is sealed is
+//! on the disk before the seal is (`successor`). A newest one that is missing is not replaced: nobody
+//! knows what it held, and its offsets must not be given a second time.
+//!
+//! *A full disk* does not keep a log from being opened: what has to be made is made as small as can
+//! be, and side files wait in memory.
 
 mod directory;
 
 mod newest;
+
+pub(crate) mod successor;
 
 use std::io;
 use std::ops::Range;
@@ -32,8 +41,15 @@ use crate::segment::SegmentName;
 use crate::tail::Tail;
 use crate::writer::{OpenSegment, WriteError};
 
+pub(crate) use directory::set_aside;
 use directory::{Found, quarantine, read_headers, tidy_up};
 use newest::{Folded, Frame, Newest, erase, write_again};
+use successor::{Prepared, prepared};
+
+/// Segments whose side files may have to wait in memory for room.
+const UNBUILT_MAX: usize = 16;
+/// What is said of a segment that should be there.
+pub(crate) const MISSING: &str = "the segment is missing";
 
 /// What was found when a log was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,9 +93,10 @@ pub(crate) fn open(
 
     let filters = FilterBudget::new(options.filter_bytes);
     let log_id = log_id.unwrap_or_else(|| *EventId::generate().as_bytes());
-    let site = Site { disk, options, log_id, upkeep };
-    let mut opening = Opening { site, filters, report, sealed: Vec::new() };
-    let mut found = opening.without_superseded(found)?;
+    let site = Site { disk, options, log_id, whole: true, upkeep };
+    let mut opening = Opening { site, filters, report, names, sealed: Vec::new(), unbuilt: 0 };
+    let found = opening.without_superseded(found)?;
+    let mut found = opening.with_front(found)?;
     let newest = found.pop();
     for older in found {
         opening.open_sealed(older)?;
@@ -94,7 +111,11 @@ struct Opening {
     site: Site,
     filters: FilterBudget,
     report: OpenReport,
+    /// All files that were there.
+    names: Vec<String>,
     sealed: Vec<Arc<Segment>>,
+    /// How many of the last ones have no side file.
+    unbuilt: usize,
 }
 
 impl Opening {
@@ -115,6 +136,35 @@ impl Opening {
             kept.push(segment);
         }
         Ok(kept)
+    }
+
+    /// Sees to it that the log begins with seq 0. One that was cleaned by an earlier build may not.
+    fn with_front(&mut self, mut found: Vec<Found>) -> Result<Vec<Found>, OpenError> {
+        let (Some(oldest), Some(newest)) = (found.first(), found.last()) else {
+            return Ok(found);
+        };
+        if newest.whole || oldest.name.base == 0 {
+            return Ok(found);
+        }
+        // What was set aside a moment ago may have been the beginning.
+        let full = self.site.disk.free_bytes()? < self.site.options.free_bytes_min;
+        if full || !self.report.damage.is_empty() {
+            self.site.whole = false;
+            return Ok(found);
+        }
+        match roll::write_front(&self.site, oldest.name.base) {
+            Ok(name) => {
+                let (mut front, _) =
+                    read_headers(&*self.site.disk, &[name.segment_file()], &mut self.report)?;
+                front.append(&mut found);
+                Ok(front)
+            }
+            Err(WriteError::NoSpace) => {
+                self.site.whole = false;
+                Ok(found)
+            }
+            Err(WriteError::Failed(error)) => Err(error.into()),
+        }
     }
 
     /// The side file of a segment, built again if need be, and the holes that it tells of.
@@ -143,7 +193,14 @@ impl Opening {
 
     /// A segment that is not the newest one.
     fn open_sealed(&mut self, found: Found) -> Result<(), OpenError> {
-        let (side, mut holes) = self.side_file(&found)?;
+        // Only the last ones may be without: searches rely on it.
+        if self.unbuilt > 0 {
+            return self.open_unbuilt(found);
+        }
+        let (side, mut holes) = match self.side_file(&found) {
+            Err(OpenError::Io(error)) if is_full(&error) => return self.open_unbuilt(found),
+            other => other?,
+        };
         let footer = side.footer().clone();
         let file = found.name.segment_file();
         for hole in &holes {
@@ -175,15 +232,30 @@ impl Opening {
         Ok(())
     }
 
+    /// The same while there is no room for its side file, which is built when there is.
+    fn open_unbuilt(&mut self, found: Found) -> Result<(), OpenError> {
+        let full = || OpenError::Io(io::ErrorKind::StorageFull.into());
+        let Newest { folded, end, holes, behind, .. } = Newest::read(&found)?;
+        let folded = folded.filter(|folded| folded.sealed).ok_or_else(full)?;
+        self.unbuilt += 1;
+        if !holes.is_empty() || !behind.is_empty() || self.unbuilt > UNBUILT_MAX {
+            return Err(full());
+        }
+        self.check_continuity(found.name.base);
+        self.push_folded(found, folded, end, Vec::new());
+        Ok(())
+    }
+
     /// Reports events that no segment has: a file is missing.
     fn check_continuity(&mut self, base: u64) {
-        let expected = self.sealed.last().map_or(base, |last| last.next_seq);
+        let first = if self.site.whole { 0 } else { base };
+        let expected = self.sealed.last().map_or(first, |last| last.next_seq);
         if base > expected {
             self.report.damage.push(Damage {
                 file: SegmentName { base: expected, generation: 0 }.segment_file(),
                 bytes: 0..0,
                 seqs: expected..base,
-                reason: "the segment is missing",
+                reason: MISSING,
             });
         }
     }
@@ -198,6 +270,7 @@ impl Opening {
         }
         // A segment begins with the catalog; without it nobody knows what the numbers mean.
         let mut folded = folded.ok_or_else(|| bad("its catalog is damaged"))?;
+        let successor = self.successor(&found, folded.sealed.then_some(folded.next_seq))?;
         self.check_continuity(found.name.base);
         if holes.is_empty() {
             if torn || !behind.is_empty() {
@@ -216,7 +289,12 @@ impl Opening {
         if folded.sealed || !holes.is_empty() {
             let end = behind.last().map_or(end, Frame::end);
             let holes = holes.into_iter().map(|hole| hole.bytes).collect();
-            return self.go_on_behind(found, folded, end, holes);
+            let Folded { next_seq, last_ms, .. } = folded;
+            let catalog = self.push_folded(found, folded, end, holes);
+            return match successor {
+                Some(successor) => self.follow(successor, catalog, last_ms),
+                None => self.start(catalog, next_seq, last_ms),
+            };
         }
         let capacity = found.file.len()?;
         let segment = OpenSegment {
@@ -250,14 +328,40 @@ impl Opening {
         Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
 
-    /// The newest segment is full or damaged: it stays as it is, and a new one follows.
-    fn go_on_behind(
-        mut self,
+    /// What was made ready to follow the newest segment, if that is sealed at a seq.
+    fn successor(
+        &self,
+        newest: &Found,
+        sealed: Option<u64>,
+    ) -> Result<Option<Prepared>, OpenError> {
+        let site = &self.site;
+        let mut successor = None;
+        for prepared in prepared(&*site.disk, &self.names, site.log_id, newest.name.base)? {
+            if sealed == Some(prepared.name.base) && successor.is_none() {
+                successor = Some(prepared);
+            } else {
+                prepared.forget()?;
+            }
+        }
+        let Some(base) = sealed.filter(|_| successor.is_none() && newest.whole) else {
+            return Ok(successor);
+        };
+        let file = SegmentName { base, generation: 0 }.segment_file();
+        // Somebody has set it aside, and knows what he has lost.
+        if self.names.contains(&set_aside(&file)) {
+            return Ok(None);
+        }
+        Err(OpenError::Damaged { file, reason: MISSING })
+    }
+
+    /// A segment that was read through and stays as it is. Gives what it says of topics.
+    fn push_folded(
+        &mut self,
         found: Found,
         folded: Folded,
         end: u64,
         holes: Vec<Range<u64>>,
-    ) -> Result<(Engine, OpenSegment, OpenReport), OpenError> {
+    ) -> Catalog {
         let first_ms = folded.first_ms.unwrap_or(folded.last_ms);
         self.sealed.push(Arc::new(Segment {
             name: found.name,
@@ -269,7 +373,23 @@ impl Opening {
             append_ms: first_ms..folded.last_ms,
             holes,
         }));
-        self.start(folded.catalog, folded.next_seq, folded.last_ms)
+        folded.catalog
+    }
+
+    /// Finishes what a crash has interrupted: the next segment gets its name.
+    fn follow(
+        self,
+        successor: Prepared,
+        catalog: Catalog,
+        last_append_ms: u64,
+    ) -> Result<(Engine, OpenSegment, OpenReport), OpenError> {
+        let Prepared { spare, name, file, salt, position, chain } = successor;
+        drop(self.site.upkeep.take_named(&spare));
+        let (second, capacity) = (Arc::clone(&file), file.len()?);
+        let segment = OpenSegment { name, salt, second, file, capacity, position, chain };
+        let prepared = roll::found_prepared(spare, segment);
+        let segment = roll::publish(&self.site, prepared).map_err(failed)?;
+        Ok(self.write_to(segment, catalog, last_append_ms))
     }
 
     /// Makes a new segment to write.
@@ -279,10 +399,6 @@ impl Opening {
         next_seq: u64,
         last_append_ms: u64,
     ) -> Result<(Engine, OpenSegment, OpenReport), OpenError> {
-        let failed = |error| match error {
-            WriteError::NoSpace => OpenError::Io(io::ErrorKind::StorageFull.into()),
-            WriteError::Failed(error) => OpenError::Io(error),
-        };
         let bytes: u64 = self.sealed.iter().map(|segment| segment.end_position).sum();
         let options = &self.site.options;
         let place = roll::Place {
@@ -293,8 +409,22 @@ impl Opening {
             append_ms: last_append_ms,
             catalog: catalog.snapshot(),
         };
-        let prepared = roll::prepare(&self.site, &place).map_err(failed)?;
-        let segment = roll::publish(&self.site, prepared).map_err(failed)?;
+        let prepared = match roll::prepare(&self.site, &place) {
+            Err(WriteError::NoSpace) => roll::prepare_least(&self.site, &place),
+            other => other,
+        };
+        let segment = roll::publish(&self.site, prepared.map_err(failed)?).map_err(failed)?;
+        Ok(self.write_to(segment, catalog, last_append_ms))
+    }
+
+    /// The log as it is, and a segment without events that is written next.
+    fn write_to(
+        self,
+        segment: OpenSegment,
+        catalog: Catalog,
+        last_append_ms: u64,
+    ) -> (Engine, OpenSegment, OpenReport) {
+        let next_seq = segment.name.base;
         let active = Active {
             name: segment.name,
             salt: segment.salt,
@@ -317,8 +447,19 @@ impl Opening {
             last_append_ms,
             fast_segment_bytes,
         };
-        Ok((Engine::new(self.site, self.filters, state), segment, self.report))
+        (Engine::new(self.site, self.filters, state), segment, self.report)
     }
+}
+
+fn failed(error: WriteError) -> OpenError {
+    match error {
+        WriteError::NoSpace => OpenError::Io(io::ErrorKind::StorageFull.into()),
+        WriteError::Failed(error) => OpenError::Io(error),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {

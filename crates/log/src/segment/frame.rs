@@ -117,6 +117,11 @@ impl FrameHeader {
         })
     }
 
+    /// The checksum that a header names as that of the frame before, whatever else of it is damaged.
+    pub(crate) fn names(head: &[u8]) -> Option<u32> {
+        Fields(head.get(12..)?).u32()
+    }
+
     /// Checks a whole frame (header and body) and gives its checksum; `None` if it is not valid.
     /// The one sum covers every byte. That records have sums of their own is for those who read a
     /// record without the rest of its frame.

@@ -16,7 +16,13 @@ pub(crate) struct SegmentHeader {
     pub(crate) created_ms: u64,
     /// Length of the file when it was made; it gets shorter only when it is sealed.
     pub(crate) file_bytes: u64,
+    /// Whether the log was kept whole when the segment was made: a segment of it that is missing
+    /// is missed, also the oldest and the newest (`FORMAT.md`, section 6).
+    pub(crate) whole: bool,
 }
+
+/// The flag of [`SegmentHeader::whole`].
+const WHOLE: u32 = 1;
 
 /// Why bytes are not the header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +44,7 @@ impl SegmentHeader {
         put_u64(&mut out, self.name.base);
         put_u64(&mut out, self.created_ms);
         put_u64(&mut out, self.file_bytes);
-        out.resize(SEGMENT_HEADER_BYTES as usize - 4, 0);
+        put_u32(&mut out, if self.whole { WHOLE } else { 0 });
         let salt = crc32c::crc32c(&out);
         put_u32(&mut out, salt);
         (out, salt)
@@ -65,12 +71,14 @@ impl SegmentHeader {
         let base = fields.u64()?;
         let created_ms = fields.u64()?;
         let file_bytes = fields.u64()?;
+        // Flags that this build does not know are none of its business.
+        let whole = fields.u32()? & WHOLE != 0;
         let salt = Fields(bytes.get(SEGMENT_HEADER_BYTES as usize - 4..)?).u32()?;
         if crc32c::crc32c(checked) != salt {
             return None;
         }
         let name = SegmentName { base, generation };
-        Some(Ok((Self { log_id, name, created_ms, file_bytes }, salt)))
+        Some(Ok((Self { log_id, name, created_ms, file_bytes, whole }, salt)))
     }
 }
 
@@ -81,7 +89,13 @@ mod tests {
     #[test]
     fn survives_and_notices_every_flipped_bit() {
         let name = SegmentName { base: 7, generation: 2 };
-        let header = SegmentHeader { log_id: [9; 16], name, created_ms: 5, file_bytes: 6 };
+        for whole in [false, true] {
+            let header =
+                SegmentHeader { log_id: [9; 16], name, created_ms: 5, file_bytes: 6, whole };
+            assert_eq!(SegmentHeader::decode(&header.encode().0).map(|read| read.0), Ok(header));
+        }
+        let header =
+            SegmentHeader { log_id: [9; 16], name, created_ms: 5, file_bytes: 6, whole: true };
         let (bytes, salt) = header.encode();
         assert_eq!(bytes.len() as u64, SEGMENT_HEADER_BYTES);
         assert_eq!(SegmentHeader::decode(&bytes), Ok((header, salt)));
@@ -95,8 +109,9 @@ mod tests {
     #[test]
     fn a_later_version_is_told_apart_from_damage() {
         let name = SegmentName { base: 0, generation: 0 };
-        let mut bytes =
-            SegmentHeader { log_id: [0; 16], name, created_ms: 0, file_bytes: 0 }.encode().0;
+        let header =
+            SegmentHeader { log_id: [0; 16], name, created_ms: 0, file_bytes: 0, whole: true };
+        let mut bytes = header.encode().0;
         bytes[8] = 9;
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
     }

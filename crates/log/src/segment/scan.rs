@@ -96,10 +96,13 @@ impl<'a> SegmentScan<'a> {
     }
 
     /// Whether a frame seems to begin at `position`, whole or not: the file may have lost its end.
+    /// One whose first bytes are damaged is known by the checksum of the frame before, which nothing
+    /// else names.
     fn looks_cut_off(&mut self, position: u64) -> io::Result<bool> {
         let head = self.bytes(position, FRAME_HEADER_BYTES)?;
         let short = head.len() < FRAME_HEADER_BYTES && head.iter().any(|&byte| byte != 0);
-        Ok(short || FrameHeader::peek(&head).is_some())
+        let follows = self.chain.is_some() && self.chain == FrameHeader::names(&head);
+        Ok(short || follows || FrameHeader::peek(&head).is_some())
     }
 
     /// The valid frame at `position`, if there is one and it continues the chain.

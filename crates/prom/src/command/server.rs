@@ -138,11 +138,18 @@ fn set_rates(rates: &mut Rates, said: &RatesTable) {
     }
 }
 
+/// Topics and groups that clients may make, unless told otherwise: each costs memory for ever.
+const NAMES_MAX: usize = 1_000;
+
 /// How the bus works, as a manifest says.
 pub(super) fn options(manifest: Option<&Manifest>, refuse: bool) -> BusOptions {
     let said = manifest.and_then(|manifest| manifest.document.server.unknown_topics);
     let refuse = said.map_or(refuse, |said| said == crate::manifest::UnknownTopics::Refuse);
-    let mut options = BusOptions::default();
+    let said = manifest.map(|manifest| &manifest.document.server);
+    let most = |said: Option<usize>| said.unwrap_or(NAMES_MAX);
+    let mut options = BusOptions::default()
+        .topics_max(most(said.and_then(|server| server.topics_max)))
+        .groups_max(most(said.and_then(|server| server.groups_max)));
     if let Some(lease) = manifest.and_then(|manifest| manifest.document.store.hub_lease) {
         options = options.hub_lease(Duration::from_millis(lease.0));
     }
@@ -162,6 +169,8 @@ pub(super) fn read_tokens(file: &Path) -> anyhow::Result<TokenTable> {
 /// Serves until a signal comes. The bus is made inside of the runtime that drives it.
 pub(super) fn start(output: &Output, hosting: Hosting) -> anyhow::Result<Status> {
     raise_file_limit();
+    // What is made from here on, by libraries too, is for nobody else, whatever folder it is in.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let store = match &hosting.data {
         Some(data) if hosting.mongodb.is_none() => {
             super::private_directory(data)?;

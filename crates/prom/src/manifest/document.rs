@@ -69,6 +69,11 @@ pub(crate) struct ServerTable {
     /// Credentials of one address that may be wrong in a minute; then it has to wait. Default: 10.
     /// More behind a proxy, where all clients have one address.
     pub(crate) auth_failures_per_minute: Option<u32>,
+    /// Topics that there may be before publishing makes no more; those of the manifest and of `prom
+    /// topic` are not held to it. Default: 1,000.
+    pub(crate) topics_max: Option<usize>,
+    /// Groups that there may be before subscribing makes no more. Default: 1,000.
+    pub(crate) groups_max: Option<usize>,
     /// What happens to events of topics that are not there: `make` or `refuse`. Default: `refuse`
     /// for `prom serve` with topics in the manifest, otherwise `make`.
     pub(crate) unknown_topics: Option<UnknownTopics>,

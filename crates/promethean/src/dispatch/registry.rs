@@ -35,6 +35,8 @@ pub(crate) struct Site {
     pub(super) redact: Redact,
     /// The schemas of the topics.
     pub(crate) schemas: Arc<Registry>,
+    /// How many groups there may be.
+    groups_max: usize,
     /// This hub, where several use the store.
     pub(crate) hub: Option<Hub>,
     /// What is to go wrong on purpose.
@@ -122,6 +124,7 @@ impl Groups {
             router: Router::default(),
             pages: SharedPages::default(),
             meters: Meters::new(options.metering),
+            groups_max: options.groups_max,
             hub: store.claims().map(|_| Hub::new(options.hub_lease)),
             redact: options.redactor(),
             faults: options.wanted_faults(),
@@ -288,6 +291,10 @@ impl Groups {
     /// Makes a group: its settings and where it begins in every lane become durable together, so
     /// that it misses nothing from the moment its first member is there.
     async fn make(&self, name: &GroupName, wish: &GroupWish) -> Result<GroupRecord, GroupError> {
+        let max = self.site.groups_max;
+        if max < usize::MAX && self.site.store.groups().await?.len() >= max {
+            return Err(GroupError::TooMany(max));
+        }
         let settings = encode(&wish.settings);
         let topics = self.site.store.topics();
         let lanes = self.starts(&topics, wish, |_| true).await?;

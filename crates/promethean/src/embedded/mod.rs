@@ -40,7 +40,7 @@ mod open;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
@@ -67,9 +67,25 @@ pub struct EmbeddedStore {
     log: Log,
     journal: Arc<Journal>,
     readers: Arc<Readers>,
+    damage: Arc<Mutex<Vec<promethean_log::Damage>>>,
 }
 
 impl EmbeddedStore {
+    /// Takes note of damage, and says so once.
+    fn note(damage: &Mutex<Vec<promethean_log::Damage>>, found: Vec<promethean_log::Damage>) {
+        let mut known = damage.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in found {
+            let same = |other: &promethean_log::Damage| {
+                (&other.file, &other.bytes) == (&one.file, &one.bytes)
+            };
+            if !known.iter().any(same) {
+                let (bytes, seqs) = (&one.bytes, &one.seqs);
+                tracing::error!(file = one.file, ?bytes, ?seqs, reason = one.reason, "damage");
+                known.push(one);
+            }
+        }
+    }
+
     /// What the log itself would not refuse.
     fn check(&self, append: &Append) -> Result<(), AppendError> {
         if let Some(event) = append.events.iter().find(|event| is_reserved(&event.topic)) {
@@ -355,6 +371,29 @@ impl Store for EmbeddedStore {
 
     fn failure(&self) -> Option<String> {
         self.log.failure()
+    }
+
+    fn damage(&self) -> Vec<String> {
+        let known = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |one: &promethean_log::Damage| {
+            let promethean_log::Damage { file, bytes, seqs, reason } = one;
+            let (from, to) = (bytes.start, bytes.end);
+            let events = match seqs.end.saturating_sub(seqs.start) {
+                0 => String::new(),
+                _ => format!(", seqs {} to {}", seqs.start, seqs.end),
+            };
+            format!("{file} bytes {from} to {to}{events}: {reason}")
+        };
+        known.iter().map(line).collect()
+    }
+
+    fn scrub(&self, place: u64) -> BoxFuture<'_, Result<usize, ReadError>> {
+        let (log, damage) = (self.log.clone(), Arc::clone(&self.damage));
+        Box::pin(blocking(move || {
+            let scrubbed = log.scrub(place)?;
+            Self::note(&damage, scrubbed.damage);
+            Ok(scrubbed.segments)
+        }))
     }
 
     fn disk_reads(&self) -> u64 {

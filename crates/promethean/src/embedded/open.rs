@@ -143,7 +143,12 @@ pub(super) fn open(
     let named = thread::Builder::new().name("prom-store-keeper".to_owned());
     let keeper = named.spawn(move || keeper::run(&keeper, checkpoints))?;
     let journal = Arc::new(Journal::new(desk, keeper));
-    let store = EmbeddedStore { log, journal, readers: Arc::new(Readers::default()) };
+    let damage = Arc::default();
+    EmbeddedStore::note(&damage, report.damage.clone());
+    if let Some((file, position)) = &report.torn_tail {
+        tracing::info!(file, position, "a write that a crash had cut off was taken away");
+    }
+    let store = EmbeddedStore { log, journal, readers: Arc::new(Readers::default()), damage };
     Ok((store, OpenReport { log: report, groups, saves_replayed }))
 }
 

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 
 use promethean_event::Offset;
 
@@ -20,6 +21,8 @@ use super::tenure::Tenure;
 use super::view_store::{BuildState, Requested, RowReader, StoredRow, ViewStore};
 use super::views::Projection;
 use crate::store::Lane;
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Rows that are compared at once.
 const ROWS_AT_ONCE: usize = 1_000;
@@ -90,7 +93,9 @@ impl Projection {
         if self.site.definition.is_delegated() {
             return Err(ViewError::Foreign(self.name().to_owned()));
         }
-        let scratch = Scratch::beside(&self.site.scratch, self.name());
+        // One of its own: another verification may be under way, or have its file closed just now.
+        let number = NUMBER.fetch_add(1, AtomicOrdering::Relaxed);
+        let scratch = Scratch::beside(&self.site.scratch, &format!("{}-{number}", self.name()));
         let mut fold = FoldBeside::begin(&self.site, &scratch).await?;
         fold.go_to(self.site.live_cursors().await?).await?;
         // Only now, when little is left to fold: what is frozen cannot be kept for long.

@@ -158,6 +158,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Why the store takes no more writes, if it does not.
     fn failure(&self) -> Option<String>;
 
+    /// What of the store is not as it was written, as far as was found, each in a line.
+    fn damage(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Reads a part of what is stored, to see whether it still is what was written: the one at
+    /// `place`, counted round. Gives how many parts there are; none if others see to it.
+    fn scrub(&self, _place: u64) -> BoxFuture<'_, Result<usize, ReadError>> {
+        Box::pin(async { Ok(0) })
+    }
+
     /// Reads that went to the disk rather than to memory, for measurements.
     fn disk_reads(&self) -> u64 {
         0

@@ -36,6 +36,22 @@ async fn a_view_that_was_built_anew_is_the_same() {
     assert_eq!(changelog.progress().state, ProjectionState::Running);
 }
 
+/// They had one file between them, and the first to end took it away from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verifications_do_not_disturb_each_other() {
+    let scenario = Scenario::with_partitions(2).await;
+    let changelog = scenario.processes().await;
+    fill(&scenario, 100).await;
+    changelog.caught_up().await.unwrap();
+    for _ in 0..5 {
+        let (one, two, three) =
+            tokio::join!(changelog.verify(), changelog.verify(), changelog.verify());
+        for found in [one, two, three] {
+            assert_eq!(found.unwrap().different, 0);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_transactional_projection_is_built_anew_without_a_word() {
     let scenario = Scenario::with_partitions(2).await;

@@ -1,0 +1,145 @@
+//! Answers that are bounded in bytes, and places to begin at.
+
+use promethean::store::Durability;
+use promethean_gateway::Access;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::server::TestServer;
+
+/// A thousand events are a thousand mebibytes at worst: an answer has a few of them, and says where
+/// to go on. An export, which has all of them, is made of such answers.
+#[tokio::test]
+async fn large_events_come_a_few_at_a_time() {
+    const EVENTS: usize = 24;
+    let server = TestServer::open().await;
+    let body = format!("\"{}\"", "x".repeat(1_000_000));
+    for n in 0..EVENTS {
+        let path = format!("/publish/a?key=k{n:02}");
+        assert_eq!(server.post(&path, &body).await.status, 201);
+    }
+    for path in ["/events/a?limit=1000", "/replay?topic=a&limit=1000"] {
+        let mut seen = Vec::new();
+        let mut after = String::new();
+        loop {
+            let answer = server.get(&format!("{path}{after}")).await;
+            assert!(answer.body.len() < 11_000_000, "{} bytes at once", answer.body.len());
+            let page = answer.json();
+            let events = page["events"].as_array().unwrap();
+            seen.extend(events.iter().map(|event| event["offset"].as_u64().unwrap()));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert!(seen.iter().copied().eq(0..EVENTS as u64), "{seen:?}");
+    }
+    let mut keys: Vec<String> = Vec::new();
+    loop {
+        let after = keys.last().map(|key| format!("&after={key}")).unwrap_or_default();
+        let answer = server.get(&format!("/keys/a?limit=1000{after}")).await;
+        assert!(answer.body.len() < 17_000_000, "{} bytes at once", answer.body.len());
+        let page = answer.json();
+        let events = page["events"].as_array().unwrap();
+        keys.extend(events.iter().map(|event| event["key"].as_str().unwrap().to_owned()));
+        if page["more"] == false {
+            break;
+        }
+    }
+    assert_eq!(keys.len(), EVENTS);
+    assert!(keys.is_sorted());
+    let export = server.get("/export?topic=a").await;
+    let lines: Vec<&str> = export.body.lines().collect();
+    assert_eq!((lines.len(), lines[EVENTS]), (EVENTS + 1, r#"{"end":{"complete":true}}"#));
+}
+
+async fn publish(server: &TestServer, topic: &str, payload: &str) -> String {
+    let answer = server.post(&format!("/publish/{topic}"), payload).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// A tail that begins after an event that is not there began at the end, and said nothing about what
+/// it left out; and so it did in every other topic of a pattern, wherever the event was.
+#[tokio::test]
+async fn a_tail_begins_after_an_event_in_all_its_topics_or_not_at_all() {
+    let server = TestServer::open().await;
+    publish(&server, "a.x", "0").await;
+    let id = publish(&server, "a.x", "2").await;
+    publish(&server, "a.y", "3").await;
+    publish(&server, "a.x", "4").await;
+
+    let mut client = server.negotiated().await;
+    let subscribe = |id: &str| {
+        format!(
+            r#"{{"op":"SUBSCRIBE","topic":"a.*","opts":{{"from":"after_id","after_id":"{id}"}},"corr":1}}"#
+        )
+    };
+    assert_eq!(client.ask(subscribe(&id)).await["op"], "OK");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        seen.push(client.next_of("EVENT").await["event"]["payload"].as_u64().unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [3, 4]);
+
+    let unknown = "018c2e65-4b00-7000-8000-000000000001";
+    let mut stranger = server.negotiated().await;
+    let refused = stranger.ask(subscribe(unknown)).await;
+    assert_eq!((&refused["op"], &refused["code"]), (&"ERR".into(), &"not_found".into()));
+    let accept = [("accept", "text/event-stream")];
+    for path in ["/events/a.x", "/events"] {
+        let path =
+            format!("{path}?from={unknown}{}", if path == "/events" { "&topic=a.*" } else { "" });
+        let refused = server.send("GET", &path, &accept, b"").await;
+        assert_eq!((refused.status, refused.code().as_str()), (404, "not_found"), "{path}");
+    }
+    let mut stream = tokio::net::TcpStream::connect(server.at).await.unwrap();
+    let head = format!(
+        "GET /events?topic=a.*&from={id} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n",
+        server.at
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    let has = |heard: &[u8], text: &str| String::from_utf8_lossy(heard).contains(text);
+    while !has(&heard, "\"payload\":3") || !has(&heard, "\"payload\":4") {
+        assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0);
+    }
+    assert!(!has(&heard, "\"payload\":2"), "{}", String::from_utf8_lossy(&heard));
+}
+
+/// Who may not read a topic does not learn either whether it has an event.
+#[tokio::test]
+async fn a_place_to_begin_at_tells_nothing_about_others() {
+    let (access, secrets) = super::server::tokens(&[&["publish:**"], &["subscribe:a"]]);
+    let server = TestServer::with(access, |_| {}).await;
+    let bearer = |n: usize| format!("Bearer {}", secrets[n]);
+    let send = async |method: &str, path: &str, n: usize| {
+        let token = bearer(n);
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+            ("authorization", token.as_str()),
+        ];
+        server.send(method, path, &headers, b"1").await
+    };
+    let id = send("POST", "/publish/secret", 0).await.json()["id"].as_str().unwrap().to_owned();
+    send("POST", "/publish/a", 0).await;
+    assert_eq!(send("GET", &format!("/events/a?from={id}"), 1).await.code(), "not_found");
+}
+
+/// RELIABILITY P1: what is less than durable says so.
+#[tokio::test]
+async fn weaker_durability_is_named_in_the_answer() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.durabilities.insert("quick".parse().unwrap(), Durability::Written);
+        settings.durabilities.insert("careless".parse().unwrap(), Durability::None);
+    })
+    .await;
+    let said = async |path: &str, body: &str| -> Value { server.post(path, body).await.json() };
+    assert_eq!(said("/publish/quick", "1").await["durability"], "written");
+    assert_eq!(said("/publish/careless", "1").await["durability"], "none");
+    let many = said("/publish/quick", r#"[{"payload":1},{"payload":2}]"#).await;
+    assert_eq!(many["events"][1]["durability"], "written");
+    assert!(said("/publish/usual", "1").await.get("durability").is_none());
+}
