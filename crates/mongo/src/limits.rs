@@ -73,6 +73,9 @@ pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take
 /// milliseconds between their commands.
 pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);
+/// How long what a projection has not read is kept although no hub keeps the projection: over a
+/// deployment or an outage, and not for ever if it was given up.
+pub(crate) const PROJECTION_AWAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long the making of a view's indexes is waited for before it is looked at again.
 pub(crate) const VIEW_INDEX_WAIT: Duration = Duration::from_secs(600);
 /// How long the events of one transaction of a user's may be worked on before the rest is left to

@@ -8,8 +8,9 @@ use promethean::store::Clock;
 use crate::cluster::{Cluster, OpenError, index_names};
 use crate::document::unsigned;
 use crate::fault::describe;
-use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX};
+use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX, PROJECTION_AWAY_MAX};
 use crate::options::MongoOptions;
+use crate::views;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, O
     findings.clock(&cluster, &*options.clock).await;
     findings.indexes(&cluster).await;
     findings.retention(&cluster).await;
+    findings.projections(&cluster).await;
     findings.access(&cluster).await;
     if let Some(parsed) = parsed {
         findings.network(&parsed);
@@ -247,6 +249,24 @@ impl Findings {
                 self.add("retention", Verdict::Warning, text);
             }
             Err(fault) => self.add("retention", Verdict::Unknown, fault.to_string()),
+        }
+    }
+
+    /// Whether there are projections that hold back retention and that nobody keeps.
+    async fn projections(&mut self, cluster: &Cluster) {
+        let unkept = match views::unkept(cluster).await {
+            Ok(unkept) => unkept,
+            Err(fault) => return self.add("projections", Verdict::Unknown, fault.to_string()),
+        };
+        if unkept.is_empty() {
+            self.add("projections", Verdict::Good, "no projection waits for a hub");
+        }
+        for (name, days) in unkept {
+            let days_max = PROJECTION_AWAY_MAX.as_secs() / (24 * 60 * 60);
+            let text = format!(
+                "no hub has kept projection {name} for {days} days; what it has not read is held                  against retention and compaction for {days_max}: start it, or forget it"
+            );
+            self.add("projections", Verdict::Warning, text);
         }
     }
 
