@@ -1,5 +1,7 @@
 //! What of a MongoDB deployment should be otherwise before it is relied on.
 
+mod sharding;
+
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 
@@ -49,6 +51,7 @@ pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, O
     findings.silence(&cluster).await;
     findings.clock(&cluster, &*options.clock).await;
     findings.indexes(&cluster).await;
+    findings.sharding(&cluster).await;
     findings.retention(&cluster).await;
     findings.projections(&cluster).await;
     findings.access(&cluster).await;
