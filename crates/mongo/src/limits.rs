@@ -66,6 +66,8 @@ pub(crate) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(4);
 pub(crate) const OPLOG_HOURS_MIN: u32 = 24;
 /// How much longer than it should take a member of the set may wait for another one to answer.
 pub(crate) const OPLOG_SILENCE_S_MAX: i32 = 1;
+/// How long a member that was elected may wait for what others have, before it takes writes.
+pub(crate) const CATCH_UP_MS_MAX: i64 = 1_000;
 /// How far the clock of a hub may be from that of the server.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.

@@ -2,7 +2,7 @@
 
 mod sharding;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 
 use promethean::store::Clock;
@@ -10,7 +10,9 @@ use promethean::store::Clock;
 use crate::cluster::{Cluster, OpenError, index_names};
 use crate::document::unsigned;
 use crate::fault::describe;
-use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX, PROJECTION_AWAY_MAX};
+use crate::limits::{
+    CATCH_UP_MS_MAX, CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX, PROJECTION_AWAY_MAX,
+};
 use crate::options::MongoOptions;
 use crate::views;
 
@@ -113,7 +115,29 @@ impl Findings {
                         writeConcernMajorityJournalDefault to true";
             self.add("journal_default", Verdict::Warning, text);
         }
+        self.catch_up(&config);
         self.healthy(cluster, bearing).await;
+    }
+
+    /// A member that was elected asks all others what they have. For word of one that is frozen or cut
+    /// off it waits until the heartbeat is given up, if it is not told to wait for less.
+    fn catch_up(&mut self, config: &Document) {
+        let settings = config.get_document("settings").cloned().unwrap_or_default();
+        match settings.get("catchUpTimeoutMillis").and_then(whole) {
+            Some(0..=CATCH_UP_MS_MAX) => {
+                let text = "a new primary does not wait for a member that has frozen";
+                self.add("catch_up", Verdict::Good, text);
+            }
+            _ => {
+                let text = format!(
+                    "after a primary has frozen, or was cut off, the new one may wait for it for ten \
+                     seconds before it takes writes: c = rs.conf(); \
+                     c.settings.catchUpTimeoutMillis = {CATCH_UP_MS_MAX}; rs.reconfig(c) (what a \
+                     majority has acknowledged is not lost by it)"
+                );
+                self.add("catch_up", Verdict::Warning, text);
+            }
+        }
     }
 
     async fn healthy(&mut self, cluster: &Cluster, bearing: usize) {
@@ -191,9 +215,9 @@ impl Findings {
             return self.add("failover", Verdict::Good, text);
         }
         let text = format!(
-            "after a primary has frozen, or was cut off, majority writes may wait for 17 s or more, \
-             because other members do: start all with --setParameter {NAME}={OPLOG_SILENCE_S_MAX} \
-             (it is {seconds})"
+            "after a member has frozen, or was cut off, majority writes may wait for 17 s or more, \
+             because others copy from it: start all with --setParameter {NAME}={OPLOG_SILENCE_S_MAX} \
+             (it is {seconds}; it cannot be changed while they run)"
         );
         self.add("failover", Verdict::Warning, text);
     }
@@ -338,6 +362,17 @@ impl Findings {
                 self.add("tls", Verdict::Error, text);
             }
         }
+    }
+}
+
+/// A whole number, of whichever kind.
+fn whole(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        #[expect(clippy::cast_possible_truncation, reason = "settings are small")]
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
     }
 }
 
