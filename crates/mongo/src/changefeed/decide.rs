@@ -100,6 +100,8 @@ fn decide_document(feed: &Feed, change: &Change<'_>) -> Result<Decision, String>
     if !is_wanted && !has_left {
         return Ok(Decision::LeaveOut);
     }
+    // One that has left is taken from where it was, also if it has got another key at the same time.
+    let values = if has_left { values.before_as_document() } else { values };
     let document = change.document.filter(|_| !is_delete && !has_left);
     let mut event = event(feed, &values, (id, document), &origin)?;
     if change.is_looked_up && document.is_some() {
@@ -121,13 +123,10 @@ fn left_behind(
     origin: &Origin<'_>,
 ) -> Result<Option<NewEvent>, String> {
     let before = values.before_as_document();
-    if !before.test(feed.filter.as_ref())? {
-        return Ok(None);
-    }
-    let key = before.key(feed)?;
-    if event.key.as_ref() == Some(&key) {
-        return Ok(None);
-    }
+    // What no expression could make anything of was not published, or on order passed over.
+    let was_there = before.test(feed.filter.as_ref()).unwrap_or(false);
+    let key = before.key(feed).ok().filter(|key| was_there && event.key.as_ref() != Some(key));
+    let Some(key) = key else { return Ok(None) };
     let id = EventId::derived("mongo changefeed key left", &seed(feed, origin));
     let mut left = NewEvent::new(id, event.ts, feed.topic.clone(), Payload::null());
     insert(&mut left.headers, HEADER_OP, origin.op)?;
@@ -455,7 +454,19 @@ mod tests {
             .collect();
         assert_eq!(told, [("ann", true), ("bob", false)]);
         assert_ne!(events[0].id, events[1].id);
-        // It was not there before, or is where it was.
+        // It leaves the filter and its key at once.
+        let left = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocument": { "who": "bob", "open": false },
+            "fullDocumentBeforeChange": { "who": "ann", "open": true },
+        };
+        let left = published(decided(&feed, "update", &left));
+        assert_eq!((left.key.unwrap().as_str(), left.payload.is_tombstone()), ("ann", true));
+        // It was not there before, had no key that could be made, or is where it was.
+        let unkeyed = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocument": { "who": "bob", "open": true },
+            "fullDocumentBeforeChange": { "open": true },
+        };
+        published(decided(&feed, "update", &unkeyed));
         published(decided(&feed, "update", &parts(false, "bob")));
         published(decided(&feed, "update", &parts(true, "ann")));
     }
