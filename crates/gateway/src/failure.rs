@@ -275,7 +275,7 @@ impl From<FeedsError> for Rejection {
             FeedsError::Name(_) | FeedsError::Definition(_) => {
                 Self::new(Code::BadRequest, error.to_string())
             }
-            FeedsError::Lost(_) | FeedsError::NotLost(_) => {
+            FeedsError::Lost(_) | FeedsError::NotLost(_) | FeedsError::NothingToSkip(_) => {
                 Self::new(Code::Conflict, error.to_string())
             }
             FeedsError::Read(error) => error.into(),

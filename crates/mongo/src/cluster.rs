@@ -227,16 +227,13 @@ impl Cluster {
                 self.make_collection(name).await.map_err(failed)?;
             }
         }
-        let events = self.events.create_indexes(event_indexes());
-        self.ask(events).await.map_err(failed)?;
-        let name = index("topic_by_name", doc! { "name": 1 }, true);
-        self.ask(self.topics.create_index(name)).await.map_err(failed)?;
-        let group = index("cursors_of_group", doc! { "group": 1, "lane": 1 }, true);
-        self.ask(self.cursors.create_index(group)).await.map_err(failed)?;
-        let topic = index("cursors_of_topic", doc! { "topic_id": 1 }, false);
-        self.ask(self.cursors.create_index(topic)).await.map_err(failed)?;
-        let space = index("entries_of_space", doc! { "space": 1, "key": 1 }, true);
-        self.ask(self.entries.create_index(space)).await.map_err(failed)?;
+        for name in COLLECTIONS {
+            let indexes = indexes_of(name);
+            if !indexes.is_empty() {
+                let collection = self.database.collection::<Document>(name);
+                self.ask(collection.create_indexes(indexes)).await.map_err(failed)?;
+            }
+        }
         Ok(())
     }
 }
@@ -271,6 +268,31 @@ fn check_version(version: &str) -> Result<(), OpenError> {
 /// The names of the indexes of events.
 pub(crate) const fn index_names() -> [&'static str; 5] {
     [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
+}
+
+/// The indexes of a collection of ours, besides that of `_id`.
+fn indexes_of(collection: &str) -> Vec<IndexModel> {
+    match collection {
+        "events" => event_indexes(),
+        "topics" => vec![index("topic_by_name", doc! { "name": 1 }, true)],
+        "cursors" => vec![
+            index("cursors_of_group", doc! { "group": 1, "lane": 1 }, true),
+            index("cursors_of_topic", doc! { "topic_id": 1 }, false),
+        ],
+        "entries" => vec![index("entries_of_space", doc! { "space": 1, "key": 1 }, true)],
+        _ => Vec::new(),
+    }
+}
+
+/// The fields by which documents of a collection must not be there twice. The `_id` of an event says
+/// nothing.
+pub(crate) fn unique_fields(collection: &str) -> Vec<Vec<String>> {
+    let is_unique = |index: &IndexModel| {
+        index.options.as_ref().is_some_and(|options| options.unique == Some(true))
+    };
+    let by_id = (collection != "events").then(|| vec!["_id".to_owned()]);
+    let indexes = indexes_of(collection).into_iter().filter(is_unique);
+    by_id.into_iter().chain(indexes.map(|index| index.keys.keys().cloned().collect())).collect()
 }
 
 fn event_indexes() -> Vec<IndexModel> {

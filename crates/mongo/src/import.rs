@@ -4,10 +4,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{DateTime, doc};
+use mongodb::options::ReadConcern;
 use promethean_event::EventId;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -59,7 +60,9 @@ pub async fn write_events(
         collection.split_once('.').ok_or_else(|| ImportError::Collection(collection.to_owned()))?;
     let client = within(READING_TIME, Client::with_uri_str(url)).await?;
     let all = client.database(database).collection::<RawDocumentBuf>(name);
-    let find = all.find(doc! {}).sort(doc! { "ts": 1, "id": 1 }).allow_disk_use(true);
+    // What is not with a majority could be taken back after it was imported.
+    let find = all.find(doc! {}).read_concern(ReadConcern::majority());
+    let find = find.sort(doc! { "ts": 1, "id": 1 }).allow_disk_use(true);
     let mut cursor = within(SORTING_TIME, find).await?;
     let mut events = 0;
     while within(READING_TIME, cursor.advance()).await? {
@@ -109,9 +112,8 @@ fn line(collection: &str, document: &RawDocument) -> Result<String, ImportError>
             event.insert(name.into(), value.map_err(|error| not(error.to_string()))?);
         }
     }
-    let ts = part("ts").or_else(|| part("appendedAt"));
-    if let Some(millis) = ts.and_then(crate::outbox::whole_number) {
-        event.insert("ts".into(), json!(millis));
+    if let Some(ts) = part("ts").or_else(|| part("appendedAt")) {
+        event.insert("ts".into(), json!(millis_of(ts).map_err(not)?));
     }
     event.insert("headers".into(), Value::Object(headers(part("headers")).map_err(not)?));
     // Not parsed, so that numbers stay as they are spelled.
@@ -146,6 +148,18 @@ fn id_of(collection: &str, value: RawBsonRef<'_>) -> Result<EventId, String> {
     };
     let text = canonical(value).map_err(|error| error.to_string())?;
     Ok(EventId::derived("mongo import", format!("{collection}\0{text}").as_bytes()))
+}
+
+/// When something happened: milliseconds, a date, a timestamp of a server, or a text as of RFC 3339.
+fn millis_of(ts: RawBsonRef<'_>) -> Result<i64, String> {
+    let millis = match ts {
+        RawBsonRef::String(text) => {
+            DateTime::parse_rfc3339_str(text).ok().map(DateTime::timestamp_millis)
+        }
+        RawBsonRef::Timestamp(time) => Some(i64::from(time.time) * 1000),
+        other => crate::outbox::whole_number(other),
+    };
+    millis.ok_or_else(|| format!("its ts is no time: {}", canonical(ts).unwrap_or_default()))
 }
 
 /// An event whose payload stays as it is spelled.
@@ -193,7 +207,7 @@ fn headers(value: Option<RawBsonRef<'_>>) -> Result<Map<String, Value>, String> 
 #[cfg(test)]
 mod tests {
     use mongodb::bson::raw::RawBson;
-    use mongodb::bson::{Binary, DateTime, cstr, rawdoc};
+    use mongodb::bson::{Binary, Timestamp, cstr, rawdoc};
 
     use super::*;
 
@@ -257,6 +271,35 @@ mod tests {
             let mut document = rawdoc! { "_id": 1, "topic": "a", "payload": 1 };
             document.append(cstr!("headers"), RawBson::from(bad.get("headers").unwrap().unwrap()));
             assert!(line("db.events", &document).is_err());
+        }
+    }
+
+    /// A time in another form was left out, and the event happened when it was imported.
+    #[test]
+    fn times_are_kept_in_whatever_form() {
+        let at = |ts: RawBson| {
+            let mut document = rawdoc! { "_id": 1, "topic": "a", "payload": 1 };
+            document.append(cstr!("ts"), ts);
+            line("db.events", &document)
+                .map(|line| serde_json::from_str::<Value>(&line).unwrap()["ts"].as_i64().unwrap())
+        };
+        let text = "2026-01-02T03:04:05.678Z";
+        let millis = DateTime::parse_rfc3339_str(text).unwrap().timestamp_millis();
+        let forms = [
+            RawBson::Int64(millis),
+            RawBson::DateTime(DateTime::from_millis(millis)),
+            RawBson::String(text.to_owned()),
+        ];
+        for form in forms {
+            assert_eq!(at(form.clone()).unwrap(), millis, "{form:?}");
+        }
+        let seconds = Timestamp { time: u32::try_from(millis / 1000).unwrap(), increment: 1 };
+        assert_eq!(at(RawBson::Timestamp(seconds)).unwrap(), millis / 1000 * 1000);
+        for bad in [RawBson::String("yesterday".to_owned()), RawBson::Boolean(true)] {
+            assert!(
+                at(bad.clone()).is_err_and(|error| error.to_string().contains("ts")),
+                "{bad:?}"
+            );
         }
     }
 

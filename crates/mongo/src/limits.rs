@@ -66,6 +66,8 @@ pub(crate) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(4);
 pub(crate) const OPLOG_HOURS_MIN: u32 = 24;
 /// How much longer than it should take a member of the set may wait for another one to answer.
 pub(crate) const OPLOG_SILENCE_S_MAX: i32 = 1;
+/// How long a member that was elected may wait for what others have, before it takes writes.
+pub(crate) const CATCH_UP_MS_MAX: i64 = 1_000;
 /// How far the clock of a hub may be from that of the server.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.
@@ -73,6 +75,9 @@ pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take
 /// milliseconds between their commands.
 pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);
+/// How long what a projection has not read is kept although no hub keeps the projection: over a
+/// deployment or an outage, and not for ever if it was given up.
+pub(crate) const PROJECTION_AWAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long the making of a view's indexes is waited for before it is looked at again.
 pub(crate) const VIEW_INDEX_WAIT: Duration = Duration::from_secs(600);
 /// How long the events of one transaction of a user's may be worked on before the rest is left to

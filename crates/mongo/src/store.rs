@@ -19,7 +19,7 @@ use crate::options::MongoOptions;
 use crate::table::Table;
 use crate::watch::Watch;
 use crate::writer::{Asked, Known, Reply, Request, Writer};
-use crate::{claims, cleaning, entries, groups, lookup, news, reading, topics};
+use crate::{claims, cleaning, entries, groups, lookup, news, reading, topics, views};
 
 /// A store on a MongoDB replica set or sharded cluster, which any number of hubs may use at once.
 pub struct MongoStore {
@@ -269,9 +269,11 @@ impl Store for MongoStore {
         Box::pin(async move { Ok(entries::of(&self.cluster, space).await?) })
     }
 
-    fn clean(&self, holds: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>> {
+    fn clean(&self, mut holds: Vec<(Lane, Offset)>) -> BoxFuture<'_, Result<(), ReadError>> {
         Box::pin(async move {
             let now = self.clock.now();
+            // Also those of projections that only other processes have.
+            holds.extend(views::held(&self.cluster).await?);
             for entry in self.table.get().iter() {
                 cleaning::clean(&self.cluster, entry, &holds, now).await?;
             }

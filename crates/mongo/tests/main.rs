@@ -23,6 +23,8 @@ mod news;
 
 mod plans;
 
+mod examining;
+
 mod hubs;
 
 mod views;

@@ -208,3 +208,35 @@ fn a_collection_is_fed_through_a_kill_and_the_counts_are_right() {
     assert_eq!(server.stop(), Some(0));
     drop_database(&runtime, &database);
 }
+
+/// One document stops a feed: the list says why and how to go on, and the command goes on past it.
+#[test]
+fn a_feed_that_one_change_has_stopped_goes_on_past_it_by_command() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = format!("test-{}", promethean_event::EventId::generate());
+    let (folder, url) = (tempfile::tempdir().unwrap(), mongo_url());
+    let collection = format!("{database}.processes");
+    insert(&runtime, &database, 0..3);
+    let server = start_bare(&folder);
+    let at = server.url();
+    // Nothing can be divided by zero.
+    let how = ["--map", "{'n': 6 / document._id}", "--topic", "processes.changed", "--url", &at];
+    let of = ["changefeed", "add", "processes", "--mongo", &url, "--collection", &collection];
+    let added = prom(&[&of[..], &how].concat());
+    assert!(added.status.success(), "{}", stderr(&added));
+    let listed = || stdout(&prom(&["changefeed", "ls", "--text", "--url", &at]));
+    let skip = "prom changefeed resume processes --recover skip";
+    eventually(|| listed().contains(skip));
+    assert!(listed().contains("stopped"), "{}", listed());
+    let resume = ["changefeed", "resume", "processes", "--recover", "skip", "--url", &at];
+    let resumed = prom(&resume);
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
+    eventually(|| feed(&server)["status"]["phase"]["phase"] == "stream");
+    assert_eq!(events(&server).len(), 2);
+    assert!(listed().contains("passed over, as ordered"), "{}", listed());
+    let refused = prom(&resume);
+    assert_eq!(refused.status.code(), Some(6), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("none to pass over"), "{}", stderr(&refused));
+    assert_eq!(server.stop(), Some(0));
+    drop_database(&runtime, &database);
+}

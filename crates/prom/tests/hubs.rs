@@ -239,7 +239,10 @@ fn the_doctor_lists_what_to_put_right() {
     assert_eq!(verdict("hosts").as_deref(), Some("warning"), "all on this machine");
     assert_eq!(verdict("indexes").as_deref(), Some("good"), "a hub makes them");
     assert_eq!(verdict("clock").as_deref(), Some("good"), "it is the same machine");
-    assert_eq!(verdict("failover").as_deref(), Some("warning"), "as servers are by default");
+    assert_eq!(verdict("failover").as_deref(), Some("good"), "as scripts/mongod starts them");
+    assert_eq!(verdict("catch_up").as_deref(), Some("good"), "the same");
+    assert_eq!(verdict("sharding").as_deref(), Some("good"), "it is one set");
+    assert_eq!(verdict("projections").as_deref(), Some("good"), "there are none");
     assert_eq!(verdict("retention").as_deref(), Some("good"), "there are no groups");
     let text = prom(&["doctor", "--production", "--store", &url]);
     assert!(stdout(&text).contains("to put right"), "{}", stdout(&text));

@@ -331,3 +331,91 @@ fn a_server_runs_while_it_is_moved() {
     assert_eq!(seen(&server, &scene.token), at_hub);
     assert_eq!(server.stop(), Some(0));
 }
+
+/// All that there is to see of schemas and of a view: documents, and that they are what events say.
+fn shown(server: &Server, token: &Path) -> Value {
+    let json = |arguments: &[&str]| -> Value {
+        let said = ask(server, token, &[arguments, &["--json"]].concat());
+        serde_json::from_str(&said).unwrap()
+    };
+    ask(server, token, &["view", "warm", "orders"]);
+    let verified = json(&["view", "verify", "orders"]);
+    assert_eq!(verified["different"], 0, "{verified}");
+    let view = json(&["view", "list", "orders", "--limit", "100"]);
+    let versions = json(&["schema", "ls", "orders.placed"]);
+    let policy = json(&["schema", "policy", "orders.placed"]);
+    let documents = [1, 2]
+        .map(|version| ask(server, token, &["schema", "get", &format!("orders.placed@{version}")]));
+    serde_json::json!({
+        "documents": view["documents"], "versions": versions, "policy": policy, "schemas": documents,
+    })
+}
+
+/// Schemas are moved with their versions and hold at the target; a view is built there of what was
+/// moved, and is the same. Both ways.
+#[test]
+fn schemas_and_views_are_the_same_after_a_move_and_back() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scene = Scene::new();
+    let (a, b, hub) = (scene.path("a"), scene.path("b"), scene.path("hub"));
+    let manifest = scene.path("prom.toml");
+    let declared = "version = 1\n[topic.\"orders.placed\"]\npartitions = 3\n\
+                    [views.orders]\ntopic = \"orders.placed\"\nfields = { n = \"integer\" }\n";
+    std::fs::write(&manifest, declared).unwrap();
+    let start = |arguments: &[&str]| serve(&[&["--config", text(&manifest)], arguments].concat());
+    let schema = |name: &str, fields: &str| {
+        let path = scene.path(name);
+        let properties = format!(r#""properties": {{"n": {{"type": "integer"}}{fields}}}"#);
+        let schema = format!(r#"{{"type": "object", "required": ["n"], {properties}}}"#);
+        std::fs::write(&path, schema).unwrap();
+        path
+    };
+    let publish = async |server: &Server, numbers: std::ops::Range<u64>| {
+        let event = |number: u64| {
+            let payload = match number % 9 {
+                8 => Payload::null(),
+                _ => Payload::of(&serde_json::json!({ "n": number, "who": "ann" })).unwrap(),
+            };
+            let (ts, topic) = (Timestamp::from_millis(number), "orders.placed".parse().unwrap());
+            let event = NewEvent::new(EventId::generate(), ts, topic, payload);
+            event.with_key(Key::new(format!("key-{}", number % 20)).unwrap())
+        };
+        let bus = connect(server, &scene.token).await;
+        bus.publish_batch(numbers.map(event).collect()).await.unwrap();
+    };
+    // Both versions hold: what matches neither is refused, wherever everything is by now.
+    let wrong = |server: &Server| {
+        let at = ["--url", &server.url(), "--token-file", text(&scene.token)];
+        let wrong =
+            prom(&[&["pub", "orders.placed", r#"{"n":"text"}"#, "--key", "x"], &at[..]].concat());
+        assert_eq!(wrong.status.code(), Some(1), "{}", stderr(&wrong));
+        assert!(stderr(&wrong).contains("does not match version 2"), "{}", stderr(&wrong));
+    };
+
+    let server = start(&["--data", text(&a)]);
+    let first = schema("v1.json", "");
+    let second = schema("v2.json", r#", "who": {"type": "string"}"#);
+    for file in [&first, &second] {
+        ask(&server, &scene.token, &["schema", "add", "orders.placed", text(file)]);
+    }
+    runtime.block_on(publish(&server, 0..200));
+    wrong(&server);
+    let before = shown(&server, &scene.token);
+    assert!(before["documents"].as_array().is_some_and(|all| all.len() > 10), "{before:#}");
+    assert_eq!(server.stop(), Some(0));
+
+    assert_eq!(migrate(text(&a), &scene.store)["events"], 200);
+    let server = start(&["--store", &scene.store, "--data", text(&hub)]);
+    assert_eq!(shown(&server, &scene.token), before, "in MongoDB");
+    wrong(&server);
+    runtime.block_on(publish(&server, 200..300));
+    let later = shown(&server, &scene.token);
+    assert_ne!(later["documents"], before["documents"], "the view goes on there");
+    assert_eq!(server.stop(), Some(0));
+
+    assert_eq!(migrate(&scene.store, text(&b))["events"], 300);
+    let server = start(&["--data", text(&b)]);
+    assert_eq!(shown(&server, &scene.token), later, "back in a directory");
+    wrong(&server);
+    assert_eq!(server.stop(), Some(0));
+}

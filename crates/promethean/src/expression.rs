@@ -66,6 +66,12 @@ impl Formula {
         &self.source
     }
 
+    /// Whether it looks at the value of a name.
+    pub fn sees(&self, name: &str) -> bool {
+        let mut sights = self.names.iter().zip(self.sights.iter());
+        sights.any(|(there, sight)| *there == name && !matches!(sight, Sight::Nothing))
+    }
+
     /// What it makes of values, in the order of their names.
     pub fn evaluate(&self, values: &[&Value]) -> Result<Value, String> {
         let values = self.sights.iter().zip(values).map(|(sight, value)| sight.of(value));

@@ -18,6 +18,7 @@ pub(crate) fn start(bus: &Arc<BusInner>) {
     bus.runtime.spawn(follow_schemas(Arc::downgrade(bus)));
 }
 
+<<<<<<< HEAD
 /// The share of its time after which scrubbing begins.
 const SCRUB_BEGINS: u32 = 10_000;
 /// Parts of a store are looked at this much apart at least.
@@ -45,12 +46,18 @@ async fn scrub(bus: Weak<BusInner>, period: Duration) {
 }
 
 /// Looks for what others have registered in the same store.
+=======
+/// Looks for what others have registered in the same store: when they say so, and now and then.
+>>>>>>> w8
 async fn follow_schemas(bus: Weak<BusInner>) {
+    let schemas = || bus.upgrade().map(|bus| Arc::clone(&bus.groups.site().schemas));
+    // Not the schemas themselves: who waits must not keep the store open.
+    let Some(news) = schemas().map(|schemas| Arc::clone(schemas.news())) else { return };
     loop {
-        tokio::time::sleep(Duration::from_millis(SCHEMA_REFRESH_MS)).await;
-        let Some(schemas) = bus.upgrade().map(|bus| Arc::clone(&bus.groups.site().schemas)) else {
-            return;
-        };
+        let period = Duration::from_millis(SCHEMA_REFRESH_MS);
+        // Whether it was rung or the time is over makes no difference.
+        drop(tokio::time::timeout(period, news.notified()).await);
+        let Some(schemas) = schemas() else { return };
         // Whoever needs them first reads them.
         if schemas.seen().is_some()
             && let Err(error) = schemas.refresh().await

@@ -50,7 +50,8 @@ pub(super) const ENDPOINTS: [Endpoint; 5] = [
         path: "/changefeeds/{name}/resume",
         guard: Guard::Server(Action::OpsAdmin),
         summary: "Lets a changefeed go on; recover says how, if its history is lost: resnapshot, \
-                  accept-gap, or from-time with from in seconds since 1970.",
+                  accept-gap, or from-time with from in seconds since 1970; if it has stopped at a \
+                  change: skip, which passes over that one.",
         query: &["recover", "from"],
         act: |call| resume(call).boxed(),
     },
@@ -106,9 +107,10 @@ async fn resume(call: Call) -> Result<Response, Rejection> {
         (None, None) => None,
         (Some("resnapshot"), None) => Some(Recovery::Resnapshot),
         (Some("accept-gap"), None) => Some(Recovery::AcceptGap),
+        (Some("skip"), None) => Some(Recovery::Skip),
         (Some("from-time"), Some(from)) => Some(Recovery::FromTime(from)),
         (Some("from-time"), None) => return Err(bad("recover=from-time needs from")),
-        _ => return Err(bad("recover is resnapshot, accept-gap, or from-time with from")),
+        _ => return Err(bad("recover is resnapshot, accept-gap, skip, or from-time with from")),
     };
     feeds(&call).resume(&name, recover).await?;
     told(&call, &name).await

@@ -27,7 +27,8 @@ pub const HEADER_OVERSIZE: &str = "x-mongo-oversize";
 /// What becomes of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Decision {
-    Publish(Box<NewEvent>),
+    /// Several if the document has got another key.
+    Publish(Vec<NewEvent>),
     LeaveOut,
     /// Somebody should know.
     Alarm(String),
@@ -66,6 +67,14 @@ fn decide_document(feed: &Feed, change: &Change<'_>) -> Result<Decision, String>
         // It is gone by now; the delete comes.
         return Ok(Decision::LeaveOut);
     }
+    if is_delete && change.before.is_none() && feed.needs_pre_images() {
+        let id = key::text_of(id).map_err(|error| error.to_string())?;
+        return Err(format!(
+            "the delete of document {id} at {} came without a pre-image, which its key is made of: \
+             it has expired, or the collection kept none at that time",
+            change.at
+        ));
+    }
     let op = change.op.name();
     let origin = Origin {
         op,
@@ -91,12 +100,46 @@ fn decide_document(feed: &Feed, change: &Change<'_>) -> Result<Decision, String>
     if !is_wanted && !has_left {
         return Ok(Decision::LeaveOut);
     }
+    // One that has left is taken from where it was, also if it has got another key at the same time.
+    let values = if has_left { values.before_as_document() } else { values };
     let document = change.document.filter(|_| !is_delete && !has_left);
     let mut event = event(feed, &values, (id, document), &origin)?;
     if change.is_looked_up && document.is_some() {
         insert(&mut event.headers, HEADER_DOCUMENT, "looked-up")?;
     }
-    Ok(Decision::Publish(Box::new(event)))
+    let mut events = Vec::new();
+    if document.is_some() && change.before.is_some() && feed.key.is_some() {
+        events.extend(left_behind(feed, &values, &event, &origin)?);
+    }
+    events.push(event);
+    Ok(Decision::Publish(events))
+}
+
+/// What takes the document from the key that it had, if that was another one.
+fn left_behind(
+    feed: &Feed,
+    values: &Values,
+    event: &NewEvent,
+    origin: &Origin<'_>,
+) -> Result<Option<NewEvent>, String> {
+    let before = values.before_as_document();
+    // What no expression could make anything of was not published, or on order passed over.
+    let was_there = before.test(feed.filter.as_ref()).unwrap_or(false);
+    let key = before.key(feed).ok().filter(|key| was_there && event.key.as_ref() != Some(key));
+    let Some(key) = key else { return Ok(None) };
+    let id = EventId::derived("mongo changefeed key left", &seed(feed, origin));
+    let mut left = NewEvent::new(id, event.ts, feed.topic.clone(), Payload::null());
+    insert(&mut left.headers, HEADER_OP, origin.op)?;
+    insert(&mut left.headers, HEADER_CLUSTER_TIME, &origin.at.to_string())?;
+    Ok(Some(left.with_key(key)))
+}
+
+/// What the ids of its events are made of.
+fn seed(feed: &Feed, origin: &Origin<'_>) -> Vec<u8> {
+    let mut seed = feed.name.as_bytes().to_vec();
+    seed.push(0);
+    seed.extend_from_slice(origin.seed);
+    seed
 }
 
 /// The event of a document that was there when the feed began; none if it is left out.
@@ -132,9 +175,6 @@ fn event(
     (id, document): (RawBsonRef<'_>, Option<&RawDocument>),
     origin: &Origin<'_>,
 ) -> Result<NewEvent, String> {
-    let mut seed = feed.name.as_bytes().to_vec();
-    seed.push(0);
-    seed.extend_from_slice(origin.seed);
     let mut headers = Headers::default();
     insert(&mut headers, HEADER_OP, origin.op)?;
     insert(&mut headers, HEADER_CLUSTER_TIME, &origin.at.to_string())?;
@@ -149,7 +189,7 @@ fn event(
             sized(text.map_err(|error| error.to_string())?, id, &mut headers)?
         }
     };
-    let event_id = EventId::derived(origin.domain, &seed);
+    let event_id = EventId::derived(origin.domain, &seed(feed, origin));
     let ts = Timestamp::from_millis(origin.ts);
     let mut event = NewEvent::new(event_id, ts, feed.topic.clone(), payload);
     event.headers = headers;
@@ -284,7 +324,7 @@ mod tests {
 
     fn published(decision: Result<Decision, String>) -> NewEvent {
         match decision.unwrap() {
-            Decision::Publish(event) => *event,
+            Decision::Publish(mut events) if events.len() == 1 => events.remove(0),
             other => panic!("{other:?}"),
         }
     }
@@ -374,6 +414,61 @@ mod tests {
             "documentKey": { "_id": 7 }, "fullDocumentBeforeChange": { "open": false },
         };
         assert_eq!(decided(&feed, "delete", &gone), Ok(Decision::LeaveOut));
+    }
+
+    /// It left the filter's key undecided, or made one of nothing: a tombstone of another key is
+    /// worse than none.
+    #[test]
+    fn a_delete_without_its_document_has_no_key_of_it() {
+        let gone = rawdoc! { "documentKey": { "_id": 7 } };
+        for key in ["document.who", "has(document.who) ? document.who : key"] {
+            let feed = feed(|feed| feed.key = Some(key.into()));
+            let why = decided(&feed, "delete", &gone).unwrap_err();
+            assert!(why.contains("document 7") && why.contains("pre-image"), "{why}");
+        }
+        let by_id = feed(|feed| feed.key = Some("'item-' + key".into()));
+        let event = published(decided(&by_id, "delete", &gone));
+        assert_eq!(event.key.unwrap().as_str(), "item-7");
+    }
+
+    /// What was published by its old key stayed there for ever.
+    #[test]
+    fn a_document_that_gets_another_key_leaves_the_old_one() {
+        let feed = feed(|feed| {
+            feed.key = Some("document.who".into());
+            feed.filter = Some("document.open".into());
+        });
+        let parts = |was_open: bool, who: &str| {
+            rawdoc! {
+                "documentKey": { "_id": 7 }, "fullDocument": { "who": who, "open": true },
+                "fullDocumentBeforeChange": { "who": "ann", "open": was_open },
+            }
+        };
+        let Decision::Publish(events) = decided(&feed, "update", &parts(true, "bob")).unwrap()
+        else {
+            panic!("not published");
+        };
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| (event.key.as_ref().unwrap().as_str(), event.payload.is_tombstone()))
+            .collect();
+        assert_eq!(told, [("ann", true), ("bob", false)]);
+        assert_ne!(events[0].id, events[1].id);
+        // It leaves the filter and its key at once.
+        let left = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocument": { "who": "bob", "open": false },
+            "fullDocumentBeforeChange": { "who": "ann", "open": true },
+        };
+        let left = published(decided(&feed, "update", &left));
+        assert_eq!((left.key.unwrap().as_str(), left.payload.is_tombstone()), ("ann", true));
+        // It was not there before, had no key that could be made, or is where it was.
+        let unkeyed = rawdoc! {
+            "documentKey": { "_id": 7 }, "fullDocument": { "who": "bob", "open": true },
+            "fullDocumentBeforeChange": { "open": true },
+        };
+        published(decided(&feed, "update", &unkeyed));
+        published(decided(&feed, "update", &parts(false, "bob")));
+        published(decided(&feed, "update", &parts(true, "ann")));
     }
 
     #[test]

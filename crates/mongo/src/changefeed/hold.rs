@@ -54,6 +54,8 @@ pub(super) enum Pause {
     Still,
     /// It cannot go on like this.
     Stop(String),
+    /// The same because of one change; if that is passed over, this is how it goes on.
+    StopAt(String, Phase),
     Lost,
 }
 
@@ -83,10 +85,11 @@ impl Hold<'_> {
 
     /// Stops where it was saved last. What was published since is read again when it goes on, which
     /// adds nothing; what was read and not published is not passed over.
-    pub(super) async fn halt(&mut self, reason: String) -> Result<(), Pause> {
+    pub(super) async fn halt(&mut self, reason: String, past: Option<Phase>) -> Result<(), Pause> {
+        tracing::error!(feed = self.feed.name, reason, "a changefeed has stopped");
         self.status.clone_from(&self.saved);
         let before = Box::new(self.saved.phase.clone());
-        self.status.phase = Phase::Stopped { reason, before };
+        self.status.phase = Phase::Stopped { reason, before, past: past.map(Box::new) };
         self.save().await
     }
 
@@ -137,11 +140,14 @@ impl Hold<'_> {
 
     async fn refuse(&self, source: &Source) -> Result<(), Pause> {
         let (_, refusal) = stream::survey(&source.cluster, &source.feed.collection).await?;
-        let needs_images = source.feed.key.is_some() && source.images == Images::LookedUp;
+        let needs_images = source.feed.needs_pre_images() && source.images == Images::LookedUp;
         let images = needs_images.then(|| {
-            "its key is not the _id, so that deletes need pre-images: run collMod with \
-             changeStreamPreAndPostImages: { enabled: true }"
-                .to_owned()
+            let Feed { database, collection, .. } = &source.feed;
+            format!(
+                "its key is made of the document, which a delete tells only by a pre-image; have \
+                 them kept, then resume it: db.getSiblingDB({database:?}).runCommand({{ collMod: \
+                 {collection:?}, changeStreamPreAndPostImages: {{ enabled: true }} }})"
+            )
         });
         refusal.or(images).map_or(Ok(()), |reason| Err(Pause::Stop(reason)))
     }
@@ -152,6 +158,7 @@ impl Hold<'_> {
         self.status.phase = match recovery {
             Recovery::Resnapshot => Phase::Snapshot { since: now, after: None, run: run + 1 },
             Recovery::AcceptGap => Phase::Stream { since: now.next(), token: None, run },
+            Recovery::Skip => return Ok(()),
             Recovery::FromTime(seconds) => {
                 let since = ClusterTime { seconds, increment: 1 };
                 Phase::Stream { since, token: None, run }
@@ -190,7 +197,15 @@ impl Hold<'_> {
         let page = page.ok_or_else(crate::fault::too_late)??;
         let mut events = Vec::new();
         for document in &page {
-            let event = of_snapshot(&source.feed, document, (since, run)).map_err(Pause::Stop)?;
+            let event = match of_snapshot(&source.feed, document, (since, run)) {
+                Ok(event) => event,
+                Err(reason) => {
+                    // What was read before it is published first.
+                    self.publish(events).await?;
+                    let after = Some(snapshot::place(document)?);
+                    return Err(Pause::StopAt(reason, Phase::Snapshot { since, after, run }));
+                }
+            };
             self.status.left_out += u64::from(event.is_none());
             events.extend(event);
         }
@@ -273,7 +288,8 @@ impl Hold<'_> {
         let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
         let found = source.look_up(&change).await?;
         complete(&mut change, found.as_deref());
-        let decision = decide(&source.feed, &change).map_err(Pause::Stop)?;
+        let decision = decide(&source.feed, &change);
+        let decision = decision.map_err(|reason| self.stop_at(reason, change.token))?;
         let mut events = Vec::new();
         self.apply(decision, &change, &mut events);
         self.publish(events).await?;
@@ -311,7 +327,7 @@ impl Hold<'_> {
                 Err(reason) => {
                     // What was read before it is published first.
                     self.publish(events).await?;
-                    return Err(Pause::Stop(reason).into());
+                    return Err(self.stop_at(reason, change.token).into());
                 }
             };
             has_rows |= change.document.is_some_and(is_row);
@@ -344,7 +360,7 @@ impl Hold<'_> {
     ) -> bool {
         let mut goes_on = true;
         match decision {
-            Decision::Publish(event) => events.push(*event),
+            Decision::Publish(all) => events.extend(all),
             Decision::LeaveOut => self.status.left_out += 1,
             Decision::Alarm(text) => {
                 tracing::warn!(feed = self.feed.name, alarm = text, "a changefeed's collection");
@@ -355,6 +371,17 @@ impl Hold<'_> {
         self.status.reached = Some(change.at);
         self.advance(Some(change.token.to_owned()));
         goes_on
+    }
+
+    /// Stops because of one change, which can be passed over.
+    fn stop_at(&self, reason: String, token: &str) -> Pause {
+        match self.status.phase {
+            Phase::Stream { since, run, .. } => {
+                let past = Phase::Stream { since, token: Some(token.to_owned()), run };
+                Pause::StopAt(reason, past)
+            }
+            _ => Pause::Stop(reason),
+        }
     }
 
     fn advance(&mut self, reached: Option<String>) {

@@ -111,7 +111,8 @@ impl Changefeed {
             };
             let wait = match turned {
                 // What stops a feed is in its record.
-                Ok(()) | Err(Pause::LookAgain | Pause::Stop(_) | Pause::Lost) => LOOK,
+                Ok(())
+                | Err(Pause::LookAgain | Pause::Stop(_) | Pause::StopAt(..) | Pause::Lost) => LOOK,
                 Err(Pause::Noted) => RETRY,
                 Err(Pause::Still) => RETRY_STILL,
                 Err(Pause::Fault(error)) => {
@@ -161,10 +162,8 @@ impl Changefeed {
         };
         let mut hold = self.take(wanted, found, phase).await?;
         match hold.work(&source).await {
-            Err(Pause::Stop(reason)) => {
-                tracing::error!(feed = self.name, reason, "a changefeed has stopped");
-                hold.halt(reason).await
-            }
+            Err(Pause::Stop(reason)) => hold.halt(reason, None).await,
+            Err(Pause::StopAt(reason, past)) => hold.halt(reason, Some(past)).await,
             Err(Pause::Lost) => hold.lose(&source).await,
             // From where it was saved: what it has read since may not be published.
             Err(Pause::Fault(why)) => {

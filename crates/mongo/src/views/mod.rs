@@ -22,6 +22,8 @@ mod row;
 
 mod tenure;
 
+mod holds;
+
 mod builds;
 
 mod pending;
@@ -51,6 +53,7 @@ use promethean::projection::{View, ViewError};
 use promethean::store::HubId;
 use tokio::sync::watch;
 
+pub(crate) use holds::{held, unkept};
 pub(crate) use row::is_row;
 pub use session::{Handled, HandlingError, SessionProjection};
 
@@ -62,6 +65,8 @@ use crate::store::MongoStore;
 pub(crate) const PROJECTIONS: &str = "promethean_projections";
 pub(crate) const VIEWS: &str = "promethean_views";
 const GRAVES: &str = "promethean_graves";
+/// Since when nobody keeps a projection, by the server's clock; only while nobody does.
+const AWAY_SINCE: &str = "away_since";
 pub(crate) const COLLECTIONS: [&str; 3] = [PROJECTIONS, VIEWS, GRAVES];
 
 /// Views in the database of a store. A cheap handle.

@@ -1,7 +1,8 @@
 //! The document of a projection: who keeps it, and its builds with their cursors.
 //!
 //! ```text
-//! { _id: name, hub, claim, live: <build>, building: <build>, pending: "switch" | "forget" }
+//! { _id: name, hub, claim, away_since, live: <build>, building: <build>,
+//!   pending: "switch" | "forget" }
 //! <build> = { build, definition, phase, after_key, counts: { … },
 //!             cursors: { <lane>: { topic, next, begun, missed } }, plan: [{ lane, next }] }
 //! ```

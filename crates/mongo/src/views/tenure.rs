@@ -8,7 +8,8 @@ use mongodb::bson::{Bson, Document, doc};
 use promethean::projection::view_store::Right;
 use promethean::store::HubId;
 
-use super::MongoViews;
+use super::{AWAY_SINCE, MongoViews};
+use crate::cluster::Cluster;
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
 use crate::topics::next_number;
@@ -24,7 +25,7 @@ impl MongoViews {
         // Mostly another hub has it, and goes on having it: that needs no transaction.
         if let (Some(hub), Right::Free) = (hub, right) {
             let record = self.record(&projection).await?;
-            let hubs = self.hubs_now().await?;
+            let hubs = hubs_now(&self.cluster).await?;
             if !hubs.contains(&hub.get()) || holder(record.as_ref(), &hubs, hub).is_some() {
                 return Ok(None);
             }
@@ -34,22 +35,9 @@ impl MongoViews {
         transact_anew(&self.cluster, attempt).await
     }
 
-    /// The hubs that are there.
-    async fn hubs_now(&self) -> Result<BTreeSet<u64>, Fault> {
-        let reading = async {
-            let mut cursor = self.cluster.hubs.find(doc! {}).projection(doc! { "_id": 1 }).await?;
-            let mut hubs = BTreeSet::new();
-            while cursor.advance().await? {
-                hubs.extend(number(&cursor.deserialize_current()?, "_id"));
-            }
-            Ok(hubs)
-        };
-        self.cluster.ask(reading).await
-    }
-
     /// The hub that keeps a projection, if it is there.
     pub(super) async fn keeper(&self, record: &Document) -> Result<Option<u64>, Fault> {
-        let hubs = self.hubs_now().await?;
+        let hubs = hubs_now(&self.cluster).await?;
         Ok(number(record, "hub").filter(|hub| hubs.contains(hub)))
     }
 
@@ -61,13 +49,26 @@ impl MongoViews {
 
     pub(super) async fn try_release(&self, projection: &str, claim: u64) -> Result<(), Fault> {
         let mine = doc! { "_id": projection, "claim": signed(claim) };
-        let free = doc! { "$unset": { "hub": "" } };
+        let free = vec![doc! { "$set": { AWAY_SINCE: "$$NOW" } }, doc! { "$unset": "hub" }];
         self.cluster.ask(self.projections.update_one(mine, free)).await?;
         Ok(())
     }
 }
 
-fn number(document: &Document, field: &str) -> Option<u64> {
+/// The hubs that are there.
+pub(super) async fn hubs_now(cluster: &Cluster) -> Result<BTreeSet<u64>, Fault> {
+    let reading = async {
+        let mut cursor = cluster.hubs.find(doc! {}).projection(doc! { "_id": 1 }).await?;
+        let mut hubs = BTreeSet::new();
+        while cursor.advance().await? {
+            hubs.extend(number(&cursor.deserialize_current()?, "_id"));
+        }
+        Ok(hubs)
+    };
+    cluster.ask(reading).await
+}
+
+pub(super) fn number(document: &Document, field: &str) -> Option<u64> {
     document.get_i64(field).ok().map(unsigned)
 }
 
@@ -110,7 +111,7 @@ impl Claiming {
         // Out of the counter of all claims: one that was forgotten and made anew begins above it.
         let claim = next_number(cluster, session, "claims").await?;
         let hub = self.hub.map_or(Bson::Null, |hub| Bson::Int64(signed(hub.get())));
-        let claimed = doc! { "$set": { "hub": hub, "claim": claim } };
+        let claimed = doc! { "$set": { "hub": hub, "claim": claim }, "$unset": { AWAY_SINCE: "" } };
         projections.update_one(by_name, claimed).upsert(true).session(session).await?;
         Ok(Step::Commit(Some(unsigned(claim))))
     }

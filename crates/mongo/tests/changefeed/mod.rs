@@ -4,6 +4,8 @@ mod images;
 
 mod standing;
 
+mod stopping;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -58,9 +58,6 @@ impl Silence {
 #[derive(Debug, Default)]
 pub(super) struct Silences(BTreeMap<&'static str, Vec<Silence>>);
 
-/// How much later than a majority write of the driver alone we may go on.
-const BEHIND_DRIVER_MAX: Duration = Duration::from_secs(2);
-
 impl Silences {
     pub(super) fn note(&mut self, what: &'static str, silence: Silence) {
         self.0.entry(what).or_default().push(silence);
@@ -83,15 +80,13 @@ impl Silences {
     }
 
     /// Holds them against `PROM_FAULT_RESUME_S`: `scripts/faults` sets it, a test on a machine that
-    /// others share does not. Where MongoDB itself takes no majority writes for longer than that, we
-    /// go on soon after it does.
+    /// others share does not.
     pub(super) fn hold(&self) {
         let bound = std::env::var("PROM_FAULT_RESUME_S").ok().and_then(|text| text.parse().ok());
         let Some(bound) = bound.map(Duration::from_secs) else { return };
         for (what, silences) in &self.0 {
             for silence in silences {
-                let allowed = bound.max(silence.driver + BEHIND_DRIVER_MAX);
-                assert!(silence.ours() <= allowed, "{what}: {silence:?}; {allowed:?} are allowed");
+                assert!(silence.ours() <= bound, "{what}: {silence:?}; {bound:?} are allowed");
             }
         }
     }

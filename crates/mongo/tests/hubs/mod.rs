@@ -7,6 +7,8 @@ pub(crate) mod hub;
 
 mod operating;
 
+mod registering;
+
 mod sharing;
 
 use std::future::Future;

@@ -8,6 +8,8 @@ mod session;
 
 mod commits;
 
+mod cleaning;
+
 mod feeds;
 
 use promethean_harness::conformance::views::{ViewPlace, run};

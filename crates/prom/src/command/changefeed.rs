@@ -79,7 +79,8 @@ pub(crate) struct One {
 pub(crate) struct Resume {
     /// Its name.
     name: String,
-    /// How to go on if MongoDB has forgotten changes that were not read yet.
+    /// How to go on if MongoDB has forgotten changes that were not read yet, or if one change has
+    /// stopped it.
     #[arg(long, value_enum, value_name = "HOW")]
     recover: Option<Recover>,
     /// With `--recover from-time`: seconds since 1970.
@@ -97,6 +98,8 @@ enum Recover {
     FromTime,
     /// From now on.
     AcceptGap,
+    /// Past the one change that it stopped at, which is not published.
+    Skip,
 }
 
 impl Recover {
@@ -105,6 +108,7 @@ impl Recover {
             Self::Resnapshot => "resnapshot",
             Self::FromTime => "from-time",
             Self::AcceptGap => "accept-gap",
+            Self::Skip => "skip",
         }
     }
 }
@@ -160,6 +164,12 @@ impl Feed {
                 "history lost from {} to {}; say how to go on: prom changefeed resume --recover",
                 moment(gap.get("from")),
                 moment(gap.get("to"))
+            ),
+            None if self.phase().get("past").is_some() => format!(
+                "{}; put it right and resume it, or pass over this one: prom changefeed resume {} \
+                 --recover skip",
+                reason.map(output::plain).unwrap_or_default(),
+                self.name
             ),
             None => reason.map(output::plain).unwrap_or_default(),
         }

@@ -17,8 +17,8 @@ pub struct Definition {
     pub collection: String,
     /// The topic that the events go to.
     pub topic: String,
-    /// The key of an event, as an expression. Default: the document's `_id`, as text. Anything else
-    /// needs pre-images, because a delete tells nothing but the `_id`.
+    /// The key of an event, as an expression. Default: the document's `_id`, as text. One that looks
+    /// at the document needs pre-images, because a delete tells nothing but the `_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Only changes for which this expression is true. Default: all.
@@ -77,6 +77,13 @@ pub struct Feed {
     pub snapshot: bool,
 }
 
+impl Feed {
+    /// Whether a delete has its key only where the collection keeps what was deleted.
+    pub fn needs_pre_images(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.sees("document") || key.sees("before"))
+    }
+}
+
 impl Definition {
     /// The connection string without its password, to show.
     pub fn shown_url(&self) -> String {
@@ -133,6 +140,19 @@ mod tests {
         assert!(refused(|d| d.collection = "orders".into()).contains("database.collection"));
         assert!(refused(|d| d.topic = "$groups".into()).contains("$groups"));
         assert!(refused(|d| d.filter = Some("payload.n > 1".into())).contains("payload"));
+    }
+
+    #[test]
+    fn a_key_of_the_document_needs_what_was_deleted() {
+        let needs = |key: &str| {
+            let key = Some(key.to_owned());
+            Definition { key, ..definition() }.feed("x").unwrap().needs_pre_images()
+        };
+        assert!(!definition().feed("x").unwrap().needs_pre_images());
+        assert!(!needs("'order-' + key"));
+        assert!(needs("document.n"));
+        assert!(needs("has(document.n) ? document.n : key"));
+        assert!(needs("before == null ? key : before.n"));
     }
 
     #[test]

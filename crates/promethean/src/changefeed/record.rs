@@ -28,7 +28,7 @@ pub struct Wanted {
     pub recover: Option<Recovery>,
 }
 
-/// How a feed goes on whose history is lost.
+/// How a feed goes on that cannot by itself: its history is lost, or it has stopped at a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
@@ -39,6 +39,8 @@ pub enum Recovery {
     FromTime(u32),
     /// From now on.
     AcceptGap,
+    /// Past the one change (or document of the snapshot) that it stopped at, which is not published.
+    Skip,
 }
 
 /// How far a feed has come.
@@ -115,6 +117,10 @@ pub enum Phase {
         reason: String,
         /// What it was doing.
         before: Box<Phase>,
+        /// What it goes on with if what it stopped at is passed over; nothing if it was not a change
+        /// that stopped it. All that came before that is published.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        past: Option<Box<Phase>>,
     },
 }
 
@@ -152,6 +158,12 @@ pub enum FeedsError {
          without --recover"
     )]
     NotLost(String),
+    /// Somebody wants a change to be passed over, and none has stopped the feed.
+    #[error(
+        "changefeed {0:?} has not stopped at a change, so that there is none to pass over; resume it \
+         without --recover"
+    )]
+    NothingToSkip(String),
     /// The store refused.
     #[error(transparent)]
     Save(#[from] SaveError),
@@ -231,6 +243,8 @@ impl Feeds {
         let mut wanted = self.known(name).await?;
         let status = self.status(name).await?;
         let is_lost = |status: Versioned<Status>| matches!(status.value.phase, Phase::Lost { .. });
+        let skips = recover == Some(Recovery::Skip);
+        let recover = recover.filter(|_| !skips);
         match (status.is_some_and(is_lost), recover) {
             (true, None) => return Err(FeedsError::Lost(name.to_owned())),
             (false, Some(_)) => return Err(FeedsError::NotLost(name.to_owned())),
@@ -238,16 +252,28 @@ impl Feeds {
         }
         wanted.value.paused = false;
         wanted.value.recover = recover;
-        self.start_again(name).await?;
+        self.start_again(name, skips).await?;
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
-    /// One that has stopped goes on where it stood.
-    async fn start_again(&self, name: &str) -> Result<(), FeedsError> {
+    /// One that has stopped goes on where it stood, or past what it stopped at.
+    async fn start_again(&self, name: &str, skips: bool) -> Result<(), FeedsError> {
+        let nothing = || FeedsError::NothingToSkip(name.to_owned());
         loop {
-            let Some(mut status) = self.status(name).await? else { return Ok(()) };
-            let Phase::Stopped { before, .. } = status.value.phase else { return Ok(()) };
-            status.value.phase = *before;
+            let status = self.status(name).await?;
+            let is_stopped = |s: &Versioned<Status>| matches!(s.value.phase, Phase::Stopped { .. });
+            let Some(mut status) = status.filter(is_stopped) else {
+                return if skips { Err(nothing()) } else { Ok(()) };
+            };
+            let Phase::Stopped { before, past, reason } = status.value.phase else { return Ok(()) };
+            status.value.phase = match skips {
+                true => *past.ok_or_else(nothing)?,
+                false => *before,
+            };
+            if skips {
+                status.value.left_out += 1;
+                status.value.alarm = Some(format!("passed over, as ordered: {reason}"));
+            }
             match self.save(name, &status.value, status.version).await {
                 // Its sign of life came in between.
                 Err(FeedsError::Save(SaveError::Changed { .. } | SaveError::Fenced(_))) => {}

@@ -59,6 +59,7 @@ pub(crate) async fn run(store: Arc<dyn Store>, groups: Weak<Groups>) {
             && let Some(hub) = &groups.site().hub
         {
             hub.ring();
+            groups.site().schemas.news().notify_one();
         }
         if growth.topics_changed {
             groups.follow_topics().await;

@@ -274,3 +274,36 @@ async fn what_was_appended_for_is_done_again_in_the_same_order() {
         page.events.iter().map(|stored| stored.event.payload.decode().unwrap()).collect();
     assert_eq!(emitted, (1..=13).map(|n| n * 3).collect::<Vec<u64>>());
 }
+
+/// One that has failed let go of what it had not read: by the time that somebody had mended it,
+/// retention could have taken its events.
+#[tokio::test]
+async fn what_one_that_failed_has_not_read_is_not_cleaned_away() {
+    let bus = Bus::with_store(Arc::new(MemoryStore::new()), BusOptions::default());
+    let mut definition = TopicDefinition::new(Topic::new("source").unwrap());
+    definition.cleaning.bytes_max = Some(1);
+    bus.define(definition).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("state.db");
+    let views = Views::open(&bus, &path).await.unwrap();
+    let plain = Changelog::new(View::new("plain"), "source");
+    let projection = views.changelog(plain).await.unwrap();
+    bus.publish_batch((0..EVENTS).map(event).collect()).await.unwrap();
+    projection.caught_up().await.unwrap();
+    let tool = rusqlite::Connection::open(&path).unwrap();
+    tool.execute_batch("ALTER TABLE plain RENAME TO gone").unwrap();
+    bus.publish_batch((0..EVENTS).map(event).collect()).await.unwrap();
+    let mut progress = projection.watch();
+    let failed = |now: &super::Progress| matches!(now.state, ProjectionState::Failed { .. });
+    drop(progress.wait_for(failed).await.unwrap());
+    bus.inner.clean().await.unwrap();
+    let lane = bus.topics().get(&Topic::new("source").unwrap()).unwrap().lanes().next().unwrap();
+    assert_eq!(bus.store().bounds(lane).await.unwrap().start.get(), EVENTS as u64);
+    tool.execute_batch("ALTER TABLE gone RENAME TO plain").unwrap();
+    projection.resume().await.unwrap();
+    progress.wait_for(|now| !failed(now)).await.unwrap();
+    projection.caught_up().await.unwrap();
+    assert_eq!(projection.progress().missed, 0);
+    bus.inner.clean().await.unwrap();
+    assert_eq!(bus.store().bounds(lane).await.unwrap().start.get(), 2 * EVENTS as u64);
+}

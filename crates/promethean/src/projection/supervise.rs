@@ -15,7 +15,7 @@ use super::driver::{Driver, Site, Step, backoff};
 use super::effects::Voice;
 use super::error::ProjectionError;
 use super::limits::{LOOK_MS, LOOK_MS_MAX};
-use super::progress::{Progress, ProjectionState};
+use super::progress::{Hold, Progress, ProjectionState};
 use super::rebuild::Rebuilding;
 use super::view_store::{Build, BuildCursor, BuildState, Requested, Right};
 use super::views::Projection;
@@ -46,13 +46,13 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) async fn run(self, mut commands: mpsc::Receiver<Command>) {
         let mut driver = None;
-        let mut is_begun = false;
+        let (mut is_begun, mut held) = (false, None);
         loop {
             let work = async {
                 if !is_begun {
                     self.stand_by().await?;
                     driver = self.begin().await?;
-                    is_begun = true;
+                    (is_begun, held) = (true, None);
                 }
                 match &mut driver {
                     Some(driver) => drive(driver, &self.site, &self.progress).await,
@@ -70,6 +70,7 @@ impl Supervisor {
                         (driver, is_begun) = (None, false);
                         continue;
                     }
+                    held = self.unread().await;
                     // What was begun is over; a new build may still take its place.
                     (driver, is_begun) = (None, true);
                     self.failed(&error);
@@ -79,7 +80,7 @@ impl Supervisor {
             match command {
                 Some(Command::Switch(builder, answer)) => {
                     let switched = self.switch(&mut driver, *builder).await;
-                    is_begun = true;
+                    (is_begun, held) = (true, self.unread().await.filter(|_| driver.is_none()));
                     drop(answer.send(switched));
                 }
                 Some(Command::Again) => {
@@ -122,6 +123,14 @@ impl Supervisor {
         let name = self.site.definition.name.as_str();
         self.site.tenure.give_back(&*self.site.database, name).await;
         self.progress.send_modify(|p| p.state = ProjectionState::Stopped);
+    }
+
+    /// Keeps from cleaning what one that has failed has still to read, should it begin again.
+    async fn unread(&self) -> Option<Hold> {
+        let name = self.site.definition.name.to_string();
+        let live = self.site.database.find(name, BuildState::Live).await.ok()??;
+        let cursors = live.cursors.iter().map(|cursor| (cursor.lane, cursor.next)).collect();
+        Some(self.site.bus.inner.holds.hold(cursors))
     }
 
     /// Waits until it is this hub's turn, and shows meanwhile how far another one is.

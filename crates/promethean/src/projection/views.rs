@@ -456,7 +456,8 @@ impl Projection {
         }
     }
 
-    /// Stops it. What it has committed stays, and it goes on there when it is started again.
+    /// Stops it. What it has committed stays, and it goes on there when it is started again. What it has
+    /// not read may be cleaned away from then on; with views in MongoDB, after seven days.
     pub async fn stop(&self) {
         let (answer, answered) = oneshot::channel();
         if self.commands.send(Command::Stop(answer)).await.is_ok() {

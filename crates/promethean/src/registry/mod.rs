@@ -97,6 +97,8 @@ pub(crate) struct Registry {
     counters: Mutex<HashMap<Topic, Arc<Counters>>>,
     /// When the store was last looked at because of something unknown.
     asked_ms: AtomicU64,
+    /// Rung when another hub may have changed something.
+    news: Arc<tokio::sync::Notify>,
 }
 
 impl Registry {
@@ -110,7 +112,13 @@ impl Registry {
             functions: RwLock::default(),
             counters: Mutex::default(),
             asked_ms: AtomicU64::new(0),
+            news: Arc::default(),
         }
+    }
+
+    /// Rung when another hub may have changed something.
+    pub(crate) const fn news(&self) -> &Arc<tokio::sync::Notify> {
+        &self.news
     }
 
     /// All schemas as they were last seen, if the store was looked at before.

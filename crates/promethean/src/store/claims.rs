@@ -103,4 +103,4 @@ pub trait Claims: fmt::Debug + Send + Sync {
 }
 
 /// Spaces of entries that hubs want to hear of at once when something is put there.
-pub const HEARD_SPACES: [&str; 2] = ["requests", "pauses"];
+pub const HEARD_SPACES: [&str; 3] = ["requests", "pauses", "schema-topics"];

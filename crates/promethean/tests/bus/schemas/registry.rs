@@ -55,6 +55,27 @@ async fn what_is_registered_is_kept() {
     assert!(matches!(error, PublishError::Refused(_)), "{error}");
 }
 
+/// Another hub held events to what it had seen last for up to five seconds. Time stands still here, as
+/// there is always something to do: it looks because it is told, not because it is time to.
+#[tokio::test(start_paused = true)]
+async fn a_hub_hears_of_what_another_registers() {
+    let store = Arc::new(MemoryStore::shared(Arc::new(promethean::store::SystemClock)));
+    let (a, b) = (
+        Bus::with_store(store.clone(), BusOptions::default()),
+        Bus::with_store(store, BusOptions::default()),
+    );
+    let wrong = || beat(None, &json!({"host": 1}));
+    b.publish(beat(None, &json!({"host": "b", "mem_mb": 1}))).await.unwrap();
+    register(&a, schema(&first())).await;
+    for _ in 0..1_000 {
+        match b.publish(wrong()).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => return assert!(matches!(error, PublishError::Refused(_)), "{error}"),
+        }
+    }
+    panic!("it has not heard of it");
+}
+
 #[tokio::test]
 async fn what_is_registered_survives_a_restart() {
     let place = tempfile::tempdir().unwrap();

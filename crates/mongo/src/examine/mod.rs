@@ -1,6 +1,8 @@
 //! What of a MongoDB deployment should be otherwise before it is relied on.
 
-use mongodb::bson::{Document, doc};
+mod sharding;
+
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 
 use promethean::store::Clock;
@@ -8,8 +10,11 @@ use promethean::store::Clock;
 use crate::cluster::{Cluster, OpenError, index_names};
 use crate::document::unsigned;
 use crate::fault::describe;
-use crate::limits::{CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX};
+use crate::limits::{
+    CATCH_UP_MS_MAX, CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX, PROJECTION_AWAY_MAX,
+};
 use crate::options::MongoOptions;
+use crate::views;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +53,9 @@ pub async fn examine(url: &str, options: MongoOptions) -> Result<Vec<Finding>, O
     findings.silence(&cluster).await;
     findings.clock(&cluster, &*options.clock).await;
     findings.indexes(&cluster).await;
+    findings.sharding(&cluster).await;
     findings.retention(&cluster).await;
+    findings.projections(&cluster).await;
     findings.access(&cluster).await;
     if let Some(parsed) = parsed {
         findings.network(&parsed);
@@ -108,7 +115,29 @@ impl Findings {
                         writeConcernMajorityJournalDefault to true";
             self.add("journal_default", Verdict::Warning, text);
         }
+        self.catch_up(&config);
         self.healthy(cluster, bearing).await;
+    }
+
+    /// A member that was elected asks all others what they have. For word of one that is frozen or cut
+    /// off it waits until the heartbeat is given up, if it is not told to wait for less.
+    fn catch_up(&mut self, config: &Document) {
+        let settings = config.get_document("settings").cloned().unwrap_or_default();
+        match settings.get("catchUpTimeoutMillis").and_then(whole) {
+            Some(0..=CATCH_UP_MS_MAX) => {
+                let text = "a new primary does not wait for a member that has frozen";
+                self.add("catch_up", Verdict::Good, text);
+            }
+            _ => {
+                let text = format!(
+                    "after a primary has frozen, or was cut off, the new one may wait for it for ten \
+                     seconds before it takes writes: c = rs.conf(); \
+                     c.settings.catchUpTimeoutMillis = {CATCH_UP_MS_MAX}; rs.reconfig(c) (what a \
+                     majority has acknowledged is not lost by it)"
+                );
+                self.add("catch_up", Verdict::Warning, text);
+            }
+        }
     }
 
     async fn healthy(&mut self, cluster: &Cluster, bearing: usize) {
@@ -186,9 +215,9 @@ impl Findings {
             return self.add("failover", Verdict::Good, text);
         }
         let text = format!(
-            "after a primary has frozen, or was cut off, majority writes may wait for 17 s or more, \
-             because other members do: start all with --setParameter {NAME}={OPLOG_SILENCE_S_MAX} \
-             (it is {seconds})"
+            "after a member has frozen, or was cut off, majority writes may wait for 17 s or more, \
+             because others copy from it: start all with --setParameter {NAME}={OPLOG_SILENCE_S_MAX} \
+             (it is {seconds}; it cannot be changed while they run)"
         );
         self.add("failover", Verdict::Warning, text);
     }
@@ -247,6 +276,24 @@ impl Findings {
                 self.add("retention", Verdict::Warning, text);
             }
             Err(fault) => self.add("retention", Verdict::Unknown, fault.to_string()),
+        }
+    }
+
+    /// Whether there are projections that hold back retention and that nobody keeps.
+    async fn projections(&mut self, cluster: &Cluster) {
+        let unkept = match views::unkept(cluster).await {
+            Ok(unkept) => unkept,
+            Err(fault) => return self.add("projections", Verdict::Unknown, fault.to_string()),
+        };
+        if unkept.is_empty() {
+            self.add("projections", Verdict::Good, "no projection waits for a hub");
+        }
+        for (name, days) in unkept {
+            let days_max = PROJECTION_AWAY_MAX.as_secs() / (24 * 60 * 60);
+            let text = format!(
+                "no hub has kept projection {name} for {days} days; what it has not read is held                  against retention and compaction for {days_max}: start it, or forget it"
+            );
+            self.add("projections", Verdict::Warning, text);
         }
     }
 
@@ -315,6 +362,17 @@ impl Findings {
                 self.add("tls", Verdict::Error, text);
             }
         }
+    }
+}
+
+/// A whole number, of whichever kind.
+fn whole(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        #[expect(clippy::cast_possible_truncation, reason = "settings are small")]
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
     }
 }
 
