@@ -18,7 +18,6 @@ pub(crate) fn start(bus: &Arc<BusInner>) {
     bus.runtime.spawn(follow_schemas(Arc::downgrade(bus)));
 }
 
-<<<<<<< HEAD
 /// The share of its time after which scrubbing begins.
 const SCRUB_BEGINS: u32 = 10_000;
 /// Parts of a store are looked at this much apart at least.
@@ -45,10 +44,7 @@ async fn scrub(bus: Weak<BusInner>, period: Duration) {
     }
 }
 
-/// Looks for what others have registered in the same store.
-=======
 /// Looks for what others have registered in the same store: when they say so, and now and then.
->>>>>>> w8
 async fn follow_schemas(bus: Weak<BusInner>) {
     let schemas = || bus.upgrade().map(|bus| Arc::clone(&bus.groups.site().schemas));
     // Not the schemas themselves: who waits must not keep the store open.

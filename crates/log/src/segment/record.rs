@@ -73,8 +73,13 @@ impl RecordHeader {
 
     /// Adds to a header that was begun what only the writer knows.
     pub(crate) fn complete(head: &mut [u8; RECORD_HEADER_BYTES], salt: u32, place: &RecordPlace) {
-        let RecordPlace { offset, seq, append_ms } = *place;
-        *head = Self { offset, seq, append_ms, ..Self::fields(head) }.encode(salt);
+        head[16..24].copy_from_slice(&place.offset.to_le_bytes());
+        head[24..32].copy_from_slice(&place.seq.to_le_bytes());
+        // The flags stand in the two bytes behind it.
+        let append_ms = place.append_ms.min(APPEND_MS_MAX).to_le_bytes();
+        head[32..38].copy_from_slice(&append_ms[..6]);
+        let crc = crc32c::crc32c_append(salt, &head[..40]);
+        head[40..44].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// The header, if its checksum is that of a record of the segment with this salt.
