@@ -307,6 +307,30 @@ impl Queue {
         (waiting, timed_out && quiet)
     }
 
+    /// Takes the turn and what waits, if nobody writes or syncs, for one who leaves word himself. Given
+    /// back by [`Queue::give_turn`].
+    pub(crate) fn take_turn(&self) -> Option<Vec<Request>> {
+        let mut waiting = self.lock();
+        if waiting.turn || waiting.syncing > 0 || waiting.requests.is_empty() {
+            return None;
+        }
+        waiting.turn = true;
+        Some(waiting.take_frame())
+    }
+
+    /// Gives the turn back, with nothing on its way.
+    pub(crate) fn give_turn(&self) {
+        let mut waiting = self.lock();
+        waiting.turn = false;
+        if waiting.closed {
+            // Those who have gone to sleep because the turn was taken, and are to stop.
+            drop(waiting);
+            self.arrived.notify_all();
+        } else {
+            self.call(waiting);
+        }
+    }
+
     /// Gives the turn back while a frame of so many publishers is synced, if another one may be written
     /// and synced beside it; true if so.
     pub(crate) fn pass(&self, publishers: usize) -> bool {

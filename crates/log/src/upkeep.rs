@@ -2,13 +2,15 @@
 //! files. Each waits for a bell; nothing polls.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::begun::Begun;
+use crate::disk::DiskFile;
 use crate::engine::{Engine, Segment};
-use crate::error::ReadError;
+use crate::error::{AppendError, ReadError};
 use crate::index::SegmentIndex;
-use crate::queue::Turn;
+use crate::queue::{Request, Turn};
 use crate::roll::{self, Pace};
 use crate::writer::Writer;
 
@@ -20,19 +22,19 @@ const INDEX_NICENESS: i32 = 10;
 /// Threads that write and sync: see `flight.rs`.
 const WRITING_THREADS: usize = 2;
 
+/// The writer, for whoever has the turn; none when the log is closed.
+pub(crate) type SharedWriter = Arc<Mutex<Option<Writer>>>;
+
 /// Starts the threads.
 pub(crate) fn spawn(
     engine: &Arc<Engine>,
-    writer: Option<Writer>,
+    writer: &SharedWriter,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
-    if let Some(writer) = writer {
-        let writer = Arc::new(Mutex::new(writer));
-        for number in 0..WRITING_THREADS {
-            let (engine, writer) = (Arc::clone(engine), Arc::clone(&writer));
-            let name = named("prom-log-writer")?;
-            threads.push(name.spawn(move || write_all(&engine, writer, number))?);
-        }
+    for number in 0..WRITING_THREADS {
+        let (engine, writer) = (Arc::clone(engine), Arc::clone(writer));
+        let name = named("prom-log-writer")?;
+        threads.push(name.spawn(move || write_all(&engine, &writer, number))?);
     }
     let spares = Arc::clone(engine);
     threads.push(named("prom-log-spare")?.spawn(move || keep_spares(&spares))?);
@@ -46,18 +48,13 @@ fn named(name: &str) -> io::Result<std::thread::Builder> {
 }
 
 /// One of the threads that write: while one syncs a frame the other may write the next.
-fn write_all(engine: &Engine, writer: Arc<Mutex<Writer>>, number: usize) {
-    let turn = || writer.lock().unwrap_or_else(PoisonError::into_inner);
+fn write_all(engine: &Engine, writer: &SharedWriter, number: usize) {
     let mut has_turn = false;
     loop {
         match engine.queue.wait(has_turn) {
             Turn::Write(requests) => {
-                let mut writer = turn();
-                let begun = writer.begin(requests);
-                let file = writer.file_of(number);
-                drop(writer);
                 has_turn = true;
-                if let Some(begun) = begun {
+                if let Some((begun, file)) = begin(writer, requests, number) {
                     has_turn = !engine.queue.pass(begun.publishers);
                     let synced = begun.sync(engine, &*file);
                     if !has_turn {
@@ -67,17 +64,51 @@ fn write_all(engine: &Engine, writer: Arc<Mutex<Writer>>, number: usize) {
                 }
             }
             Turn::LeaveWord => {
-                turn().mark();
+                if let Some(writer) = lock(writer).as_mut() {
+                    writer.mark();
+                }
                 engine.memory.clear();
                 has_turn = true;
             }
             Turn::Stop => break,
         }
     }
-    // The last one closes.
-    if let Some(writer) = Arc::into_inner(writer) {
-        writer.into_inner().unwrap_or_else(PoisonError::into_inner).close();
+}
+
+/// Writes what waits by the thread of the one who waits for it, if nobody else is at it: to wake one
+/// that writes, and to be woken by it, takes longer than to write. The turn is kept until the frame is
+/// synced, so that nobody else syncs by the same open file.
+pub(crate) fn write_here(engine: &Engine, writer: &SharedWriter) {
+    let Some(requests) = engine.queue.take_turn() else {
+        return engine.queue.call_writer();
+    };
+    if let Some((begun, file)) = begin(writer, requests, 0) {
+        begun.finish(engine, &*file);
     }
+    // At once: no thread is awake that could do it when nothing has happened for a while.
+    if let Some(writer) = lock(writer).as_mut() {
+        writer.mark();
+    }
+    engine.queue.give_turn();
+}
+
+/// Writes a frame; gives what is left to do, and the open file by which a thread syncs.
+fn begin(
+    writer: &SharedWriter,
+    requests: Vec<Request>,
+    thread: usize,
+) -> Option<(Begun, Arc<dyn DiskFile>)> {
+    let mut writer = lock(writer);
+    let Some(writer) = writer.as_mut() else {
+        requests.into_iter().for_each(|request| request.refuse(&AppendError::Closed));
+        return None;
+    };
+    let begun = writer.begin(requests)?;
+    Some((begun, writer.file_of(thread)))
+}
+
+fn lock(writer: &SharedWriter) -> MutexGuard<'_, Option<Writer>> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn keep_spares(engine: &Engine) {

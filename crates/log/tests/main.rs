@@ -10,3 +10,4 @@ mod damage;
 mod format;
 mod missing;
 mod order_and_search;
+mod written_here;

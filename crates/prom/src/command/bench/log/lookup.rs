@@ -78,7 +78,7 @@ fn fill_one(path: &Path, events: usize) -> anyhow::Result<Sample> {
                 .filter(|(place, _)| (number * size + place).is_multiple_of(every))
                 .map(|(_, event)| event.id),
         );
-        log.append(&batch).wait()?;
+        log.append_here(&batch)?;
     }
     log.settle()?;
     let first =

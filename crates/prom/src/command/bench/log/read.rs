@@ -70,7 +70,7 @@ fn filled(path: &Path, topics: usize) -> anyhow::Result<Log> {
     let (log, _) = new_log(path, topics)?;
     let mut source = Source::new(topics, 20_000)?;
     for _ in 0..EVENTS / 1000 {
-        log.append(&source.batch(1000)?).wait()?;
+        log.append_here(&source.batch(1000)?)?;
     }
     log.settle()?;
     log.close();

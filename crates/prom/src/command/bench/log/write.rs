@@ -59,7 +59,7 @@ fn batches(
         for _ in 0..times {
             let batch = source.batch(size)?;
             raw_time += plain.append_synced(1)?;
-            let (appended, of_batch) = timed(|| log.append(&batch).wait());
+            let (appended, of_batch) = timed(|| log.append_here(&batch));
             appended?;
             time += of_batch;
         }
@@ -121,7 +121,7 @@ fn make(source: &mut Source, size: usize, times: usize) -> anyhow::Result<Vec<Ap
 
 fn append_each(log: &Log, batches: &[Append]) -> anyhow::Result<()> {
     for batch in batches {
-        log.append(batch).wait()?;
+        log.append_here(batch)?;
     }
     Ok(())
 }
