@@ -68,6 +68,8 @@ export interface OkFrame {
   corr?: number;
   id?: string;
   places?: Place[];
+  /** How far the events had come, where their topics ask for less than a disk. */
+  durability?: "none" | "written";
   sub?: number;
   accepted?: number;
   /** Deliveries that could not be acked. */

@@ -142,4 +142,27 @@ async fn weaker_durability_is_named_in_the_answer() {
     let many = said("/publish/quick", r#"[{"payload":1},{"payload":2}]"#).await;
     assert_eq!(many["events"][1]["durability"], "written");
     assert!(said("/publish/usual", "1").await.get("durability").is_none());
+
+    let one = |topic: &str| format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":1,"corr":1}}"#);
+    let both = |a: &str, b: &str| {
+        format!(
+            r#"{{"op":"PUBLISH","events":[{{"topic":"{a}","payload":1}},{{"topic":"{b}","payload":1}}],"corr":1}}"#
+        )
+    };
+    for mut client in [server.plain().await, server.negotiated().await] {
+        // The strongest that one of its topics asks for holds for a batch.
+        let cases = [
+            (one("quick"), Some("written")),
+            (one("careless"), Some("none")),
+            (one("usual"), None),
+            (both("careless", "careless"), Some("none")),
+            (both("careless", "quick"), Some("written")),
+            (both("careless", "usual"), None),
+        ];
+        for (publish, wanted) in cases {
+            let answer = client.ask(&publish).await;
+            assert_eq!(answer["op"], "OK", "{publish}");
+            assert_eq!(answer.get("durability").and_then(Value::as_str), wanted, "{publish}");
+        }
+    }
 }
