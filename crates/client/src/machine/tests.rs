@@ -1,11 +1,12 @@
 //! The machine against a server that is played here, frame by frame.
 
 use promethean_event::frame::SubscribeOpts;
-use promethean_event::{EventId, Failure, GroupName, Pattern};
+use promethean_event::{EventId, Failure, GroupName, Offset, Partition, Pattern};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{BACKOFF_FIRST_MS, REJOIN_MS};
+use crate::publish::Durability;
 
 const URL: &str = "ws://here";
 
@@ -149,6 +150,27 @@ fn what_is_published_before_there_is_a_connection_waits_for_it() {
     let corr = done.frame("PUBLISH")["corr"].clone();
     let done = scene.hear(json!({ "op": "OK", "corr": corr, "places": [] }));
     assert!(done.has(&Effect::Published(1, Ok(vec![]))));
+}
+
+#[test]
+fn an_answer_that_names_no_durability_means_a_disk() {
+    let cases = [
+        (json!({}), Durability::Synced),
+        (json!({ "durability": "written" }), Durability::Written),
+        (json!({ "durability": "none" }), Durability::None),
+        (json!({ "durability": "of a newer server" }), Durability::None),
+    ];
+    let mut scene = Scene::connected();
+    for (ticket, (said, wanted)) in (1..).zip(cases) {
+        let corr = scene.publish(ticket).frame("PUBLISH")["corr"].clone();
+        let id = EventId::from_bytes([7; 16]);
+        let mut answer = json!({ "op": "OK", "corr": corr });
+        answer["places"] = json!([{ "id": id, "partition": 1, "offset": 2 }]);
+        answer.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let (partition, offset) = (Partition::new(1), Offset::new(2));
+        let place = Place { id, partition, offset, duplicate: false, durability: wanted };
+        assert!(scene.hear(answer).has(&Effect::Published(ticket, Ok(vec![place]))));
+    }
 }
 
 #[test]
