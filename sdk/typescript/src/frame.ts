@@ -42,7 +42,10 @@ export interface Gap {
   readonly partition: number;
   readonly from: number;
   readonly to: number;
-  /** `expired`, `retention`, `compacted`, `corrupt`, or `epoch` if the server has another store. */
+  /**
+   * `expired`, `retention`, `compacted`, `corrupt`; `removed` if the topic is gone, `beyond_end` if it
+   * was made anew, or `epoch` if the server has another store.
+   */
   readonly reason: string;
 }
 

@@ -331,6 +331,36 @@ fn a_tail_goes_on_where_it_was_and_says_what_is_missing() {
     assert_eq!(done.frame("RESUME")["opts"]["after"][0]["next"], 8);
 }
 
+/// Places in another life of a topic are not gone on from.
+#[test]
+fn a_tail_forgets_where_it_was_in_a_topic_that_was_removed() {
+    let mut scene = Scene::connected();
+    let corr = scene.subscribe(None).frame("RESUME")["corr"].clone();
+    scene.hear(json!({ "op": "RESUMED", "corr": corr, "sub": 3, "recovered": true }));
+    scene.hear(events(3, json!({ "attempt": 1 })));
+    let cases = [
+        (json!([{ "topic": "a.b", "partition": 0, "next": 2 }]), "beyond_end", json!(2)),
+        (json!([]), "removed", Value::Null),
+    ];
+    for (after, reason, wanted) in cases {
+        scene.cut();
+        let corr = scene.connect().frame("RESUME")["corr"].clone();
+        let gap = json!({ "topic": "a.b", "partition": 0, "from": 6, "to": 6, "reason": reason });
+        let answer = json!({
+            "op": "RESUMED", "corr": corr, "sub": 1, "recovered": false, "gaps": [gap],
+            "after": after,
+        });
+        let told =
+            |effect: &Effect| matches!(effect, Effect::Missing(1, gap) if gap.reason == reason);
+        assert!(scene.hear(answer).effects.iter().any(told));
+        scene.cut();
+        let done = scene.connect();
+        assert_eq!(done.frame("RESUME")["opts"]["after"][0]["next"], wanted, "{reason}");
+        let corr = done.frame("RESUME")["corr"].clone();
+        scene.hear(json!({ "op": "RESUMED", "corr": corr, "sub": 1, "recovered": true }));
+    }
+}
+
 #[test]
 fn a_tail_of_another_store_is_told_so() {
     let mut scene = Scene::connected();

@@ -181,8 +181,9 @@ pub struct Gap {
     pub from: Offset,
     /// The first offset that is there again.
     pub to: Offset,
-    /// Why: `retention`, `compaction`, `corruption`, or `epoch`: the server has another store, in
-    /// which nothing of what was is known.
+    /// Why: `retention`, `compaction`, `corruption`; `removed`: the topic is gone; `beyond_end`: it
+    /// was made anew; or `epoch`: the server has another store, in which nothing of what was is
+    /// known.
     pub reason: String,
 }
 

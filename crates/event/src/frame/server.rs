@@ -206,7 +206,8 @@ pub struct Gap {
     pub from: Offset,
     /// The first offset that is there again.
     pub to: Offset,
-    /// Why: `retention`, `compaction`, `corruption`.
+    /// Why: `retention`, `compaction`, `corruption`; `beyond_end` and `removed` if the topic is not
+    /// what it was.
     pub reason: Cow<'static, str>,
 }
 
