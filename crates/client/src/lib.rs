@@ -110,7 +110,7 @@ pub use promethean_event::{
     PartitionLag, Replay, ReplayTo, SCHEMA_VERSION, Start, ToEvent, ToEventError, TypedTopic,
     topic,
 };
-pub use publish::{Publish, Published};
+pub use publish::{Durability, Publish, Published};
 pub use reading::{KeyPage, Page, Replayed, Replaying};
 pub use subscribe::{
     Answer, Consumer, Delivered, Mode, Ordered, Park, Reads, Subscribe, Subscription,

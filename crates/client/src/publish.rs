@@ -6,6 +6,7 @@ use futures_core::future::BoxFuture;
 use promethean_event::{
     EventId, NewEvent, Offset, Partition, SessionId, Tag, Timestamp, ToEvent, Topic,
 };
+use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -14,6 +15,31 @@ use crate::error::{ConnectError, PublishError};
 use crate::limits::{BATCH_EVENTS_MAX, PUBLISHES_KIB_MAX};
 use crate::link::Command;
 use crate::machine::{Place, PublishWish, events_of};
+
+/// How far an event has travelled when its publish is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(from = "String")]
+pub enum Durability {
+    /// It has a place; a crash of the server may lose it. What a newer server calls otherwise
+    /// counts as this.
+    None,
+    /// It is with the operating system; a crash of the server does not lose it, a power cut may.
+    Written,
+    /// It is on a disk: a power cut does not lose it. What every topic has that asks for nothing
+    /// else.
+    #[default]
+    Synced,
+}
+
+impl From<String> for Durability {
+    fn from(said: String) -> Self {
+        match said.as_str() {
+            "synced" => Self::Synced,
+            "written" => Self::Written,
+            _ => Self::None,
+        }
+    }
+}
 
 /// Where a published event stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +56,8 @@ pub struct Published {
     /// Whether it had been there already, so that nothing was added. After a lost answer that was
     /// asked for again, this is the event itself.
     pub duplicate: bool,
+    /// How far it had travelled, which is less than a disk only where its topic asks for less.
+    pub durability: Durability,
 }
 
 /// A publish on its way: more may be said about the event before it is awaited.
@@ -144,6 +172,7 @@ fn receipts(topics: Vec<Topic>, places: Vec<Place>) -> Vec<Published> {
             partition: place.partition,
             offset: place.offset,
             duplicate: place.duplicate,
+            durability: place.durability,
         })
         .collect()
 }

@@ -73,6 +73,9 @@ struct Found {
 #[derive(Deserialize)]
 struct Latest {
     events: BTreeMap<String, Option<Event>>,
+    /// Keys to ask for again: the answer was full before them.
+    #[serde(default)]
+    left: Vec<Key>,
 }
 
 impl Bus {
@@ -112,10 +115,20 @@ impl Bus {
         topic: &Topic,
         keys: Vec<Key>,
     ) -> Result<Vec<Option<Event>>, ReadError> {
-        let mut query = vec![("topic", topic.as_str())];
-        query.extend(keys.iter().map(|key| ("key", key.as_str())));
-        let mut found: Latest = self.inner.http.ask(Ask::get("/latest-by-key", &query)).await?;
-        Ok(keys.iter().map(|key| found.events.remove(key.as_str()).flatten()).collect())
+        let mut found = BTreeMap::new();
+        let mut left = keys.clone();
+        loop {
+            let mut query = vec![("topic", topic.as_str())];
+            query.extend(left.iter().map(|key| ("key", key.as_str())));
+            let page: Latest = self.inner.http.ask(Ask::get("/latest-by-key", &query)).await?;
+            found.extend(page.events);
+            // Each answer has one at least.
+            if page.left.is_empty() || page.left.len() >= left.len() {
+                break;
+            }
+            left = page.left;
+        }
+        Ok(keys.iter().map(|key| found.remove(key.as_str()).flatten()).collect())
     }
 
     /// Events of a partition from an offset on, so many at most.
@@ -151,7 +164,8 @@ impl Bus {
         self.inner.http.ask(Ask::get(&path, &query)).await
     }
 
-    /// The newest events of a key, newest first.
+    /// The newest events of a key, newest first; about 8 MiB at most, so that large ones may be
+    /// fewer than `max`.
     pub async fn history(
         &self,
         topic: &Topic,

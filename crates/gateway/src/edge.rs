@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean::store::Put;
+use promethean::store::{Durability, Put};
 use promethean::{Bus, PublishOptions};
 use promethean_event::{EventId, Key, Payload, Topic};
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -305,6 +305,15 @@ pub(crate) fn limited(whose: &str, refusal: Refusal) -> Rejection {
         Refusal::Never => {
             Rejection::new(Code::TooLarge, format!("more events at once than {whose} may send"))
         }
+    }
+}
+
+/// How a durability is named in an answer, if it is less than a disk: what is usual is not said.
+pub(crate) const fn weaker(durability: Durability) -> Option<&'static str> {
+    match durability {
+        Durability::None => Some("none"),
+        Durability::Written => Some("written"),
+        Durability::Synced => None,
     }
 }
 

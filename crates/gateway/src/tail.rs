@@ -2,6 +2,7 @@
 //! about who follows; a reader that comes back says where it was.
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 
 use promethean::Reader;
@@ -82,7 +83,27 @@ impl Tail {
             Begin::AfterId(id) => First::Behind(Box::new(tail.event(id).await?)),
         };
         tail.take_up(&first).await?;
+        tail.forget_removed();
         Ok(tail)
+    }
+
+    /// Tells of places in partitions that are not there any more. If they are made again, they are
+    /// others, and followed from their beginning.
+    fn forget_removed(&mut self) {
+        let after = mem::take(&mut self.wish.after);
+        let (removed, after) = after.into_iter().partition(|cursor| {
+            let Cursor { topic, partition, .. } = cursor;
+            let is_there =
+                |known: &LaneTail| known.topic == *topic && known.lane.partition == *partition;
+            let wanted = self.wish.topics.iter().any(|pattern| pattern.matches(topic));
+            wanted && self.may_read(topic) && !self.lanes.iter().any(is_there)
+        });
+        self.wish.after = after;
+        let removed: Vec<Cursor> = removed;
+        self.astray.extend(removed.into_iter().map(|Cursor { topic, partition, next }| {
+            // How much there was after it nobody knows.
+            Gap { topic, partition, from: next, to: next, reason: Cow::Borrowed("removed") }
+        }));
     }
 
     /// The event with an id, in whatever topic that may be read. One that is not there is no place

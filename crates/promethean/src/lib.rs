@@ -80,7 +80,7 @@ pub use as_of::{AS_OF_EVENTS_MAX, AsOf, AsOfError, Moment};
 pub use bus::{Bus, TopicChangeError};
 pub use cut_over::{CutOver, CutOverError, CutOverReport, Unreadable};
 pub use dead_letter::{
-    DeadLetter, DeadLetterEntry, DeadLetterError, DeadLetterQuery, DeadLetterState,
+    DeadLetter, DeadLetterEntry, DeadLetterError, DeadLetterPage, DeadLetterQuery, DeadLetterState,
     ReplayDeadLetters, ReplayReport, ReplayTo, Unreplayed,
 };
 pub use decode::{DecodeError, Reads, WhyUnreadable};

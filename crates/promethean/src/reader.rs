@@ -138,19 +138,24 @@ impl Reader {
         query: &DeadLetterQuery,
     ) -> Result<Vec<(DeadLetterEntry, Option<DecodeError>)>, DeadLetterError> {
         let letters = self.bus.dead_letters(query).await?;
-        let decoded = letters.into_iter().map(|mut entry| {
-            let read = entry.letter.original.as_ref().map(|original| self.decode(original));
-            let error = match read {
-                Some(Ok(original)) => {
-                    entry.letter.original = Some(original);
-                    None
-                }
-                Some(Err(error)) => Some(error),
-                None => None,
-            };
-            (entry, error)
-        });
-        Ok(decoded.collect())
+        Ok(letters.into_iter().map(|entry| self.dead_letter(entry)).collect())
+    }
+
+    /// A dead letter in the same way.
+    pub fn dead_letter(
+        &self,
+        mut entry: DeadLetterEntry,
+    ) -> (DeadLetterEntry, Option<DecodeError>) {
+        let read = entry.letter.original.as_ref().map(|original| self.decode(original));
+        let error = match read {
+            Some(Ok(original)) => {
+                entry.letter.original = Some(original);
+                None
+            }
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        (entry, error)
     }
 }
 

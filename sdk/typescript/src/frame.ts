@@ -42,7 +42,10 @@ export interface Gap {
   readonly partition: number;
   readonly from: number;
   readonly to: number;
-  /** `expired`, `retention`, `compacted`, `corrupt`, or `epoch` if the server has another store. */
+  /**
+   * `expired`, `retention`, `compacted`, `corrupt`; `removed` if the topic is gone, `beyond_end` if it
+   * was made anew, or `epoch` if the server has another store.
+   */
   readonly reason: string;
 }
 
@@ -68,6 +71,8 @@ export interface OkFrame {
   corr?: number;
   id?: string;
   places?: Place[];
+  /** How far the events had come, where their topics ask for less than a disk. */
+  durability?: "none" | "written";
   sub?: number;
   accepted?: number;
   /** Deliveries that could not be acked. */

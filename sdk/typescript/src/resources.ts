@@ -175,13 +175,21 @@ export async function latestByKey(
   topic: string,
   keys: readonly string[],
 ): Promise<Map<string, EventRecord>> {
-  const answer = await ask(http, { path: "/latest-by-key", query: { topic, key: keys } });
-  const { events } = answer as { events: Record<string, EventRecord | null> };
   const found = new Map<string, EventRecord>();
-  for (const [key, event] of Object.entries(events)) {
-    if (event !== null) {
-      found.set(key, event);
+  let asked = keys;
+  for (;;) {
+    const answer = await ask(http, { path: "/latest-by-key", query: { topic, key: asked } });
+    const page = answer as { events: Record<string, EventRecord | null>; left?: string[] };
+    for (const [key, event] of Object.entries(page.events)) {
+      if (event !== null) {
+        found.set(key, event);
+      }
     }
+    // What an answer has no room for is asked for again; each has one at least.
+    const left = page.left ?? [];
+    if (left.length === 0 || left.length >= asked.length) {
+      return found;
+    }
+    asked = left;
   }
-  return found;
 }

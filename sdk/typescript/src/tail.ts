@@ -186,7 +186,12 @@ export class Tail<T> implements AsyncIterableIterator<EventRecord<T>>, Attendant
   #missing(gap: Gap): void {
     const { topic, partition, from, to, reason } = gap;
     const cursor = this.#after.get(placeOf(gap));
-    if (cursor !== undefined && to > cursor.next) {
+    if (reason === "removed") {
+      // It is another one if it is made again.
+      this.#after.delete(placeOf(gap));
+    } else if (reason === "beyond_end") {
+      // The old place; where it goes on was said.
+    } else if (cursor !== undefined && to > cursor.next) {
       this.#after.set(placeOf(gap), { topic, partition, next: to });
     }
     const told = { topic, partition, from, to, reason };

@@ -388,7 +388,7 @@ impl Machine {
                 }
                 self.known(out);
             }
-            Some(Asked::Publish(ticket)) => self.published(ticket, answer.places, out),
+            Some(Asked::Publish(ticket)) => self.published(ticket, answer, out),
             Some(Asked::Subscribe(key)) => self.joined(key, answer, out),
             Some(Asked::Reply { ticket, .. }) => {
                 out.extend(ticket.map(|ticket| Effect::Replied(ticket, Ok(()))));

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use promethean_event::EventId;
 
 use super::backoff::Backoff;
-use super::wire::{self, Place};
+use super::wire::{self, Answer};
 use super::{Asked, Effect, Machine, Ticket};
 use crate::error::{ConnectError, PublishError, Refusal};
 
@@ -83,8 +83,10 @@ impl Machine {
         }
     }
 
-    pub(super) fn published(&mut self, ticket: Ticket, places: Vec<Place>, out: &mut Vec<Effect>) {
+    pub(super) fn published(&mut self, ticket: Ticket, answer: Answer, out: &mut Vec<Effect>) {
         if self.publishes.pending.remove(&ticket).is_some() {
+            let Answer { mut places, durability, .. } = answer;
+            places.iter_mut().for_each(|place| place.durability = durability);
             out.push(Effect::Published(ticket, Ok(places)));
         }
     }

@@ -285,8 +285,17 @@ impl Machine {
 
     fn missing(&mut self, key: SubKey, gap: Gap, out: &mut Vec<Effect>) {
         if let Some(sub) = self.subs.get_mut(&key) {
-            let next = sub.after.entry((gap.topic.clone(), gap.partition)).or_insert(gap.to);
-            *next = (*next).max(gap.to);
+            let place = (gap.topic.clone(), gap.partition);
+            match gap.reason.as_str() {
+                // It is another one if it is made again.
+                "removed" => drop(sub.after.remove(&place)),
+                // The old place; where it goes on was said.
+                "beyond_end" => {}
+                _ => {
+                    let next = sub.after.entry(place).or_insert(gap.to);
+                    *next = (*next).max(gap.to);
+                }
+            }
             out.push(Effect::Missing(key, gap));
         }
     }

@@ -1,11 +1,12 @@
 //! The machine against a server that is played here, frame by frame.
 
 use promethean_event::frame::SubscribeOpts;
-use promethean_event::{EventId, Failure, GroupName, Pattern};
+use promethean_event::{EventId, Failure, GroupName, Offset, Partition, Pattern};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{BACKOFF_FIRST_MS, REJOIN_MS};
+use crate::publish::Durability;
 
 const URL: &str = "ws://here";
 
@@ -149,6 +150,27 @@ fn what_is_published_before_there_is_a_connection_waits_for_it() {
     let corr = done.frame("PUBLISH")["corr"].clone();
     let done = scene.hear(json!({ "op": "OK", "corr": corr, "places": [] }));
     assert!(done.has(&Effect::Published(1, Ok(vec![]))));
+}
+
+#[test]
+fn an_answer_that_names_no_durability_means_a_disk() {
+    let cases = [
+        (json!({}), Durability::Synced),
+        (json!({ "durability": "written" }), Durability::Written),
+        (json!({ "durability": "none" }), Durability::None),
+        (json!({ "durability": "of a newer server" }), Durability::None),
+    ];
+    let mut scene = Scene::connected();
+    for (ticket, (said, wanted)) in (1..).zip(cases) {
+        let corr = scene.publish(ticket).frame("PUBLISH")["corr"].clone();
+        let id = EventId::from_bytes([7; 16]);
+        let mut answer = json!({ "op": "OK", "corr": corr });
+        answer["places"] = json!([{ "id": id, "partition": 1, "offset": 2 }]);
+        answer.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let (partition, offset) = (Partition::new(1), Offset::new(2));
+        let place = Place { id, partition, offset, duplicate: false, durability: wanted };
+        assert!(scene.hear(answer).has(&Effect::Published(ticket, Ok(vec![place]))));
+    }
 }
 
 #[test]
@@ -307,6 +329,36 @@ fn a_tail_goes_on_where_it_was_and_says_what_is_missing() {
     scene.cut();
     let done = scene.connect();
     assert_eq!(done.frame("RESUME")["opts"]["after"][0]["next"], 8);
+}
+
+/// Places in another life of a topic are not gone on from.
+#[test]
+fn a_tail_forgets_where_it_was_in_a_topic_that_was_removed() {
+    let mut scene = Scene::connected();
+    let corr = scene.subscribe(None).frame("RESUME")["corr"].clone();
+    scene.hear(json!({ "op": "RESUMED", "corr": corr, "sub": 3, "recovered": true }));
+    scene.hear(events(3, json!({ "attempt": 1 })));
+    let cases = [
+        (json!([{ "topic": "a.b", "partition": 0, "next": 2 }]), "beyond_end", json!(2)),
+        (json!([]), "removed", Value::Null),
+    ];
+    for (after, reason, wanted) in cases {
+        scene.cut();
+        let corr = scene.connect().frame("RESUME")["corr"].clone();
+        let gap = json!({ "topic": "a.b", "partition": 0, "from": 6, "to": 6, "reason": reason });
+        let answer = json!({
+            "op": "RESUMED", "corr": corr, "sub": 1, "recovered": false, "gaps": [gap],
+            "after": after,
+        });
+        let told =
+            |effect: &Effect| matches!(effect, Effect::Missing(1, gap) if gap.reason == reason);
+        assert!(scene.hear(answer).effects.iter().any(told));
+        scene.cut();
+        let done = scene.connect();
+        assert_eq!(done.frame("RESUME")["opts"]["after"][0]["next"], wanted, "{reason}");
+        let corr = done.frame("RESUME")["corr"].clone();
+        scene.hear(json!({ "op": "RESUMED", "corr": corr, "sub": 1, "recovered": true }));
+    }
 }
 
 #[test]

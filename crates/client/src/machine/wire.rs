@@ -9,6 +9,7 @@ use promethean_event::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Refusal;
+use crate::publish::Durability;
 
 /// What this side says. Publishes are written by hand: their payloads are JSON already.
 #[derive(Debug, Serialize)]
@@ -131,6 +132,9 @@ pub(super) struct Answer {
     pub(super) corr: Option<u64>,
     #[serde(default)]
     pub(super) places: Vec<Place>,
+    /// Of all of them; only said if it is less than a disk.
+    #[serde(default)]
+    pub(super) durability: Durability,
     #[serde(default)]
     pub(super) sub: Option<u32>,
     #[serde(default)]
@@ -160,6 +164,9 @@ pub(crate) struct Place {
     pub(crate) offset: Offset,
     #[serde(default)]
     pub(crate) duplicate: bool,
+    /// Said once for all of an answer.
+    #[serde(skip)]
+    pub(crate) durability: Durability,
 }
 
 /// Events that are not there any more, and why.
@@ -174,8 +181,9 @@ pub struct Gap {
     pub from: Offset,
     /// The first offset that is there again.
     pub to: Offset,
-    /// Why: `retention`, `compaction`, `corruption`, or `epoch`: the server has another store, in
-    /// which nothing of what was is known.
+    /// Why: `retention`, `compaction`, `corruption`; `removed`: the topic is gone; `beyond_end`: it
+    /// was made anew; or `epoch`: the server has another store, in which nothing of what was is
+    /// known.
     pub reason: String,
 }
 

@@ -69,8 +69,14 @@ pub fn write_event_frame(
     out.push(b'}');
 }
 
-/// Appends the `OK` of a publish.
-pub fn write_ok(out: &mut Vec<u8>, corr: Option<&Corr>, id: Option<EventId>, places: &[Place]) {
+/// Appends the `OK` of a publish, which names a durability that is less than a disk.
+pub fn write_ok(
+    out: &mut Vec<u8>,
+    corr: Option<&Corr>,
+    id: Option<EventId>,
+    places: &[Place],
+    durability: Option<&str>,
+) {
     out.reserve(64 + 128 * places.len());
     out.extend_from_slice(b"{\"op\":\"OK\"");
     if let Some(corr) = corr {
@@ -97,6 +103,10 @@ pub fn write_ok(out: &mut Vec<u8>, corr: Option<&Corr>, id: Option<EventId>, pla
     }
     if !places.is_empty() {
         out.push(b']');
+    }
+    if let Some(durability) = durability {
+        out.extend_from_slice(b",\"durability\":");
+        json(out, durability);
     }
     out.push(b'}');
 }
@@ -168,14 +178,16 @@ mod tests {
             };
             let corr = token.then(|| Corr::from_json("\"a\\u00e9\"").unwrap());
             let id = grouped.then_some(event.id);
+            let durability = (token != grouped).then_some("written");
             for count in 0..3 {
                 let places = vec![place; count];
                 let mut out = Vec::new();
-                write_ok(&mut out, corr.as_ref(), id, &places);
+                write_ok(&mut out, corr.as_ref(), id, &places, durability);
                 let frame = ServerFrame::Ok {
                     corr: corr.as_ref(),
                     id,
                     places: &places,
+                    durability,
                     sub: None,
                     accepted: None,
                     refused: &[],

@@ -23,7 +23,7 @@ pub enum ServerFrame<'a> {
         /// What the server accepts.
         limits: HelloLimits,
     },
-    /// It is done; for a publish, durable.
+    /// It is done; for a publish, durable, or as durable as it says.
     #[serde(rename = "OK")]
     Ok {
         /// The request.
@@ -35,6 +35,9 @@ pub enum ServerFrame<'a> {
         /// Where the events stand, of a publish.
         #[serde(skip_serializing_if = "<[Place]>::is_empty")]
         places: &'a [Place],
+        /// How far the events had travelled, of a publish whose topics ask for less than a disk.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        durability: Option<&'a str>,
         /// The number of the subscription, of a subscribe.
         #[serde(skip_serializing_if = "Option::is_none")]
         sub: Option<u32>,
@@ -203,7 +206,8 @@ pub struct Gap {
     pub from: Offset,
     /// The first offset that is there again.
     pub to: Offset,
-    /// Why: `retention`, `compaction`, `corruption`.
+    /// Why: `retention`, `compaction`, `corruption`; `beyond_end` and `removed` if the topic is not
+    /// what it was.
     pub reason: Cow<'static, str>,
 }
 
@@ -218,6 +222,7 @@ mod tests {
             corr: Some(&corr),
             id: Some(EventId::from_bytes([0; 16])),
             places: &[],
+            durability: None,
             sub: None,
             accepted: None,
             refused: &[],

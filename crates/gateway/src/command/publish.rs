@@ -7,7 +7,7 @@ use promethean_event::frame::{Corr, Place, Publish};
 use promethean_event::{EventId, NewEvent, Topic};
 
 use crate::access::{Action, Principal, Resource, authorize};
-use crate::edge::limited;
+use crate::edge::{limited, weaker};
 use crate::intake::check_headers;
 use crate::limits::GATHERED_BYTES;
 use crate::rejection::{Code, Rejection};
@@ -163,6 +163,7 @@ fn success(published: &[Published], with_places: bool) -> Success {
     };
     Success {
         id: published.first().map(|one| one.id).filter(|_| published.len() == 1),
+        durability: published.iter().map(|one| one.durability).min().and_then(weaker),
         places: if with_places { published.iter().map(place).collect() } else { vec![] },
         ..Success::default()
     }

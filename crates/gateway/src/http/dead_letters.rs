@@ -9,7 +9,7 @@ use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::scan::reader;
 use crate::access::Action;
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_MAX, PAGE_BYTES_MAX};
 use crate::rejection::{Code, Rejection};
 
 pub(super) const LIST: Endpoint = Endpoint {
@@ -81,18 +81,18 @@ async fn list(call: Call) -> Result<Response, Rejection> {
     };
     query.after = call.query.parsed("after")?;
     query.max = call.query.limit()?;
-    let found = match reader(&call).await? {
-        Some(reader) => reader.dead_letters(&query).await?,
-        None => {
-            let found = call.edge.bus.dead_letters(&query).await?;
-            found.into_iter().map(|entry| (entry, None)).collect()
-        }
-    };
-    let next = found.last().filter(|_| found.len() == query.max).map(|(entry, _)| entry.id);
-    let dead_letters = found
+    let reader = reader(&call).await?;
+    let page = call.edge.bus.dead_letter_page(&query, PAGE_BYTES_MAX).await?;
+    let next = page.letters.last().filter(|_| page.more).map(|entry| entry.id);
+    let dead_letters = page
+        .letters
         .into_iter()
-        .filter(|(entry, _)| readable(&call, entry))
-        .map(|(entry, error)| {
+        .filter(|entry| readable(&call, entry))
+        .map(|entry| {
+            let (entry, error) = match &reader {
+                Some(reader) => reader.dead_letter(entry),
+                None => (entry, None),
+            };
             let DeadLetterEntry { id, letter, state, .. } = entry;
             Letter { id, state, letter, unreadable: error.map(|error| error.to_string()) }
         })

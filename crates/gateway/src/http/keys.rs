@@ -9,6 +9,7 @@ use promethean_event::{Key, Topic};
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
+use super::portion::Portion;
 use crate::access::Action;
 use crate::limits::PAGE_BYTES_MAX;
 use crate::rejection::Rejection;
@@ -31,46 +32,65 @@ pub(super) const HISTORY: Endpoint = Endpoint {
     act: |call| history(call).boxed(),
 };
 
-/// Keys that are asked for before it is known how large their events are.
-const FIRST_KEYS: usize = 8;
-
 async fn keys(call: Call) -> Result<Response, Rejection> {
     let topic: Topic = call.param("topic")?;
     call.authorize(Action::Read, &topic, None)?;
     let (mut after, limit) = (call.query.parsed::<Key>("after")?, call.query.limit()?);
     let prefix = call.query.text("prefix").unwrap_or_default();
     let mut found: Vec<Stored> = Vec::new();
-    let mut bytes = 0;
-    let mut wanted = FIRST_KEYS;
+    let mut portion = Portion::new();
     let more = loop {
-        let wanted_now = wanted.min(limit - found.len());
-        let page = call.edge.bus.keys(&topic, prefix, after, wanted_now).await?;
+        let wanted = portion.next().min(limit - found.len());
+        let page = call.edge.bus.keys(&topic, prefix, after, wanted).await?;
         let is_over = !page.more || page.events.is_empty();
-        bytes += page.events.iter().map(|one| one.event.payload.as_str().len()).sum::<usize>();
+        portion.add(page.events.iter().map(bytes));
         found.extend(page.events);
-        if is_over || found.len() >= limit || bytes >= PAGE_BYTES_MAX {
+        if is_over || found.len() >= limit || portion.is_full() {
             break page.more;
         }
         after = found.last().and_then(|last| last.event.key.clone());
-        // As many as fit if the rest is alike, and not so many that it could not be borne if not.
-        let fitting = (PAGE_BYTES_MAX - bytes) * found.len() / bytes.max(1);
-        wanted = fitting.clamp(1, wanted * 4);
     };
-    let mut out = events(&found);
-    out.extend_from_slice(format!(",\"more\":{more}}}").as_bytes());
-    Ok(answer::bytes(200, answer::JSON, out))
+    Ok(answered(&found, more))
 }
 
 async fn history(call: Call) -> Result<Response, Rejection> {
     let topic: Topic = call.param("topic")?;
     call.authorize(Action::Read, &topic, None)?;
     let (key, limit) = (call.query.needed::<Key>("key")?, call.query.limit()?);
-    let mut out = events(&call.edge.bus.history(&topic, key, limit).await?);
-    out.push(b'}');
-    Ok(answer::bytes(200, answer::JSON, out))
+    let (mut wanted, mut known) = (0, 0);
+    let mut portion = Portion::new();
+    loop {
+        // From the newest each time: a key has no other places to go on at.
+        wanted = limit.min(wanted + portion.next());
+        let mut found = call.edge.bus.history(&topic, key.clone(), wanted).await?;
+        portion.add(found.iter().skip(known).map(bytes));
+        known = found.len();
+        let is_over = found.len() < wanted || wanted == limit;
+        if is_over || portion.is_full() {
+            let fitting = fitting(&found);
+            let more = fitting < found.len() || !is_over;
+            found.truncate(fitting);
+            return Ok(answered(&found, more));
+        }
+    }
 }
 
-fn events(found: &[Stored]) -> Vec<u8> {
+/// Bytes of an event, without what little stands around its payload.
+fn bytes(stored: &Stored) -> usize {
+    stored.event.payload.as_str().len()
+}
+
+/// How many of them an answer has: up to the one with which it is full.
+fn fitting(found: &[Stored]) -> usize {
+    let mut sum = 0;
+    let full = found.iter().position(|stored| {
+        sum += bytes(stored);
+        sum >= PAGE_BYTES_MAX
+    });
+    full.map_or(found.len(), |last| last + 1)
+}
+
+fn answered(found: &[Stored], more: bool) -> Response {
     let mut out = b"{\"events\":[".to_vec();
     for (index, stored) in found.iter().enumerate() {
         if index > 0 {
@@ -78,6 +98,6 @@ fn events(found: &[Stored]) -> Vec<u8> {
         }
         write_event(&mut out, &stored.event);
     }
-    out.push(b']');
-    out
+    out.extend_from_slice(format!("],\"more\":{more}}}").as_bytes());
+    answer::bytes(200, answer::JSON, out)
 }

@@ -29,6 +29,8 @@ mod topics;
 
 mod groups;
 
+mod portion;
+
 mod latest;
 
 mod keys;

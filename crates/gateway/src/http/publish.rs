@@ -1,7 +1,6 @@
 use axum::response::Response;
 use futures_util::FutureExt;
 use promethean::Published;
-use promethean::store::Durability;
 use promethean_event::{EventId, Offset, Partition, Topic};
 use serde::Serialize;
 
@@ -10,6 +9,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::time;
 use crate::access::Action;
+use crate::edge::weaker;
 use crate::intake::{self, Described, Form};
 use crate::rejection::Rejection;
 
@@ -43,12 +43,7 @@ struct Receipts {
 impl From<&Published> for Receipt {
     fn from(published: &Published) -> Self {
         let &Published { id, partition, offset, duplicate, durability, .. } = published;
-        let durability = match durability {
-            Durability::None => Some("none"),
-            Durability::Written => Some("written"),
-            Durability::Synced => None,
-        };
-        Self { id, partition, offset, duplicate, durability }
+        Self { id, partition, offset, duplicate, durability: weaker(durability) }
     }
 }
 

@@ -50,6 +50,8 @@ impl Done {
 pub(crate) struct Success {
     pub(crate) id: Option<EventId>,
     pub(crate) places: Vec<Place>,
+    /// Of a publish, where it is less than a disk.
+    pub(crate) durability: Option<&'static str>,
     pub(crate) sub: Option<u32>,
     pub(crate) accepted: Option<u64>,
     pub(crate) expires_at: Option<u64>,
@@ -257,17 +259,18 @@ impl Session {
         let Done { corr, reply, result, refused } = done;
         match result {
             Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused),
-            Ok(Success { id, places, sub: None, accepted: None, expires_at: None })
+            Ok(Success { id, places, durability, sub: None, accepted: None, expires_at: None })
                 if reply && refused.is_empty() =>
             {
                 let mut frame = Vec::new();
-                write_ok(&mut frame, corr.as_ref(), id, &places);
+                write_ok(&mut frame, corr.as_ref(), id, &places, durability);
                 self.outbox.push(frame);
             }
             Ok(success) if reply || !refused.is_empty() => self.say(&ServerFrame::Ok {
                 corr: corr.as_ref(),
                 id: success.id,
                 places: &success.places,
+                durability: success.durability,
                 sub: success.sub,
                 accepted: success.accepted,
                 refused: &refused,

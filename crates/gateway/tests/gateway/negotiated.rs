@@ -184,6 +184,43 @@ async fn a_tail_that_was_further_than_there_is_is_told_so() {
     assert_eq!(client.next_of("EVENT").await["event"]["payload"], 11);
 }
 
+/// One whose topic is gone was told the same, and got nothing of what came in its place until that was
+/// as long.
+#[tokio::test]
+async fn a_tail_whose_topic_was_removed_is_told_so() {
+    let server = TestServer::open().await;
+    for topic in ["a.x", "a.y"] {
+        assert_eq!(server.post(&format!("/publish/{topic}"), "0").await.status, 201);
+    }
+    assert_eq!(server.send("DELETE", "/topics/a.x", &[], b"").await.status, 200);
+    let mut client = server.negotiated().await;
+    // What it does not follow is none of its business.
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{"after":[
+        {"topic":"a.x","partition":0,"next":1},{"topic":"a.y","partition":0,"next":1},
+        {"topic":"a.y","partition":7,"next":4},{"topic":"other","partition":0,"next":1}]},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+    let gap = |topic: &str, partition: u32, at: u64| {
+        serde_json::json!({
+            "topic": topic, "partition": partition, "from": at, "to": at, "reason": "removed",
+        })
+    };
+    assert_eq!(resumed["gaps"], serde_json::json!([gap("a.x", 0, 1), gap("a.y", 7, 4)]));
+    let after = serde_json::json!([{ "topic": "a.y", "partition": 0, "next": 1 }]);
+    assert_eq!(resumed["after"], after);
+    // Made again, it is followed from its beginning.
+    for n in 10..12 {
+        assert_eq!(server.post("/publish/a.x", &n.to_string()).await.status, 201);
+    }
+    for n in 10..12 {
+        assert_eq!(client.next_of("EVENT").await["event"]["payload"], n);
+    }
+    // Who asks for nothing else than what there is has all of it.
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{"after":[
+        {"topic":"a.x","partition":0,"next":2},{"topic":"a.y","partition":0,"next":1}]},"corr":"r"}"#;
+    assert_eq!(client.ask(resume).await["recovered"], true);
+}
+
 #[tokio::test]
 async fn subscriptions_of_a_connection_are_bounded() {
     let server =

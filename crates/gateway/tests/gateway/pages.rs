@@ -53,6 +53,89 @@ async fn large_events_come_a_few_at_a_time() {
     assert_eq!((lines.len(), lines[EVENTS]), (EVENTS + 1, r#"{"end":{"complete":true}}"#));
 }
 
+/// So it is with what is found by key.
+#[tokio::test]
+async fn large_events_of_keys_come_a_few_at_a_time() {
+    const KEYS: usize = 24;
+    let server = TestServer::open().await;
+    let body = format!("\"{}\"", "x".repeat(1_000_000));
+    // Small ones first, so that no more is known of the rest than that it may be large.
+    for n in 0..KEYS {
+        let payload = if n < 4 { "1" } else { &body };
+        let of_key = server.post(&format!("/publish/a?key=k{n:02}"), payload).await;
+        let of_one = server.post("/publish/a?key=one", &body).await;
+        assert_eq!((of_key.status, of_one.status), (201, 201));
+    }
+    let mut left: Vec<String> = (0..KEYS).map(|n| format!("k{n:02}")).collect();
+    left.push("never".to_owned());
+    let mut seen = Vec::new();
+    let mut answers = 0;
+    while !left.is_empty() {
+        let keys = left.iter().map(|key| format!("&key={key}")).collect::<String>();
+        let answer = server.get(&format!("/latest-by-key?topic=a{keys}")).await;
+        assert!(answer.body.len() < 17_000_000, "{} bytes at once", answer.body.len());
+        let page = answer.json();
+        seen.extend(page["events"].as_object().unwrap().clone());
+        let rest = page.get("left").map(|left| left.as_array().unwrap().clone());
+        let rest = rest.into_iter().flatten().map(|key| key.as_str().unwrap().to_owned());
+        left = rest.collect();
+        answers += 1;
+    }
+    assert!(answers > 1);
+    let wanted = (0..KEYS).map(|n| format!("k{n:02}")).chain(["never".to_owned()]);
+    assert!(seen.iter().map(|(key, _)| key.clone()).eq(wanted), "each once, in order");
+    assert!(seen.iter().all(|(key, event)| event.is_null() == (key == "never")));
+
+    let answer = server.get("/history/a?key=one&limit=1000").await;
+    assert!(answer.body.len() < 11_000_000, "{} bytes at once", answer.body.len());
+    let offsets = |page: &Value| -> Vec<u64> {
+        let events = page["events"].as_array().unwrap();
+        events.iter().map(|event| event["offset"].as_u64().unwrap()).collect()
+    };
+    let page = answer.json();
+    let found = offsets(&page);
+    assert_eq!((found[0], &page["more"]), (2 * KEYS as u64 - 1, &true.into()));
+    assert!(found.len() >= 8 && found.is_sorted_by(|newer, older| *newer == older + 2));
+    let few = server.get("/history/a?key=one&limit=2").await.json();
+    assert_eq!((offsets(&few).len(), &few["more"]), (2, &false.into()), "as many as were wanted");
+    for _ in 0..100 {
+        assert_eq!(server.post("/publish/a?key=small", "1").await.status, 201);
+    }
+    let small = server.get("/history/a?key=small&limit=1000").await.json();
+    assert_eq!((offsets(&small).len(), &small["more"]), (100, &false.into()));
+}
+
+#[tokio::test]
+async fn large_dead_letters_come_a_few_at_a_time() {
+    const LETTERS: usize = 24;
+    let server = TestServer::open().await;
+    let mut client = server.plain().await;
+    client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await;
+    let body = format!("\"{}\"", "x".repeat(900_000));
+    for _ in 0..LETTERS {
+        let id = publish(&server, "a", &body).await;
+        client.next_of("EVENT").await;
+        let park = format!(
+            r#"{{"op":"NACK","topic":"a","group":"g","id":"{id}","reason":"no","park":true,"corr":1}}"#
+        );
+        assert_eq!(client.ask(park).await["op"], "OK");
+    }
+    let mut seen = Vec::new();
+    let mut after = String::new();
+    loop {
+        let answer = server.get(&format!("/dead-letters?limit=1000{after}")).await;
+        assert!(answer.body.len() < 11_000_000, "{} bytes at once", answer.body.len());
+        let page = answer.json();
+        let letters = page["dead_letters"].as_array().unwrap();
+        seen.extend(letters.iter().map(|letter| letter["offset"].as_u64().unwrap()));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert!(seen.iter().copied().eq(0..LETTERS as u64), "{seen:?}");
+}
+
 async fn publish(server: &TestServer, topic: &str, payload: &str) -> String {
     let answer = server.post(&format!("/publish/{topic}"), payload).await;
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -142,4 +225,27 @@ async fn weaker_durability_is_named_in_the_answer() {
     let many = said("/publish/quick", r#"[{"payload":1},{"payload":2}]"#).await;
     assert_eq!(many["events"][1]["durability"], "written");
     assert!(said("/publish/usual", "1").await.get("durability").is_none());
+
+    let one = |topic: &str| format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":1,"corr":1}}"#);
+    let both = |a: &str, b: &str| {
+        format!(
+            r#"{{"op":"PUBLISH","events":[{{"topic":"{a}","payload":1}},{{"topic":"{b}","payload":1}}],"corr":1}}"#
+        )
+    };
+    for mut client in [server.plain().await, server.negotiated().await] {
+        // The strongest that one of its topics asks for holds for a batch.
+        let cases = [
+            (one("quick"), Some("written")),
+            (one("careless"), Some("none")),
+            (one("usual"), None),
+            (both("careless", "careless"), Some("none")),
+            (both("careless", "quick"), Some("written")),
+            (both("careless", "usual"), None),
+        ];
+        for (publish, wanted) in cases {
+            let answer = client.ask(&publish).await;
+            assert_eq!(answer["op"], "OK", "{publish}");
+            assert_eq!(answer.get("durability").and_then(Value::as_str), wanted, "{publish}");
+        }
+    }
 }

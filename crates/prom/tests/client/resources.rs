@@ -1,5 +1,7 @@
-use promethean_client::event::{Cursor, GroupName, Offset, Partition, Pattern};
-use promethean_client::{DeadLetterQuery, DeadLetterState, Failure, ReplayDeadLetters, Start};
+use promethean_client::event::{Cursor, GroupName, Key, Offset, Partition, Pattern};
+use promethean_client::{
+    DeadLetterQuery, DeadLetterState, Durability, Failure, ReplayDeadLetters, Start,
+};
 
 use super::{connected, event, serving};
 
@@ -32,6 +34,26 @@ async fn a_group_is_moved() {
     stream.leave().await;
     bus.remove_group(&group).await.unwrap();
     assert_eq!(bus.groups().await.unwrap(), []);
+}
+
+/// More than one answer has room for.
+#[tokio::test]
+async fn the_newest_of_many_keys_are_all_found() {
+    let server = serving();
+    let bus = connected(&server).await;
+    let keys: Vec<Key> = (0..12).map(|n| format!("k{n}").parse().unwrap()).collect();
+    let payload = format!("\"{}\"", "x".repeat(1_000_000));
+    for key in &keys {
+        let mut large = event("a", &payload);
+        large.key = Some(key.clone());
+        let published = bus.publish_batch(vec![large]).await.unwrap();
+        assert_eq!(published[0].durability, Durability::Synced);
+    }
+    let asked = [vec!["never".parse().unwrap()], keys].concat();
+    let found = bus.latest_by_key(&"a".parse().unwrap(), asked.clone()).await.unwrap();
+    let found = found.iter().map(|event| event.as_ref().and_then(|event| event.key.clone()));
+    let wanted = asked.into_iter().map(|key| Some(key).filter(|key| key.as_str() != "never"));
+    assert!(found.eq(wanted));
 }
 
 #[tokio::test]

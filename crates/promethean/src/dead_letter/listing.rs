@@ -57,33 +57,55 @@ struct Fate {
     state: DeadLetterState,
 }
 
+/// Some dead letters.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DeadLetterPage {
+    /// The dead letters.
+    pub letters: Vec<DeadLetterEntry>,
+    /// Whether there may be more after the last of them.
+    pub more: bool,
+}
+
 impl Bus {
     /// Dead letters, oldest first by topic.
     pub async fn dead_letters(
         &self,
         query: &DeadLetterQuery,
     ) -> Result<Vec<DeadLetterEntry>, DeadLetterError> {
+        Ok(self.dead_letter_page(query, usize::MAX).await?.letters)
+    }
+
+    /// The same, and no more than about so many bytes of them; one at least.
+    pub async fn dead_letter_page(
+        &self,
+        query: &DeadLetterQuery,
+        bytes_max: usize,
+    ) -> Result<DeadLetterPage, DeadLetterError> {
         let max = if query.max == 0 { LIST_EVENTS_MAX } else { query.max.min(LIST_EVENTS_MAX) };
         let fates = self.fates().await?;
         let topics = self.topics();
-        let mut found = Vec::new();
+        let (mut letters, mut bytes) = (Vec::new(), 0);
+        let mut more = false;
         let mut ahead = query.after;
         let dead = topics.users().filter(|entry| is_dead(&entry.definition.topic));
         for entry in dead {
-            self.letters_of(entry, &fates, &mut |letter| {
+            self.letters_of(entry, &fates, &mut |letter, size| {
                 if ahead.is_some() {
                     ahead.take_if(|last| *last == letter.id);
                 } else if wants(query, &letter) {
-                    found.push(letter);
+                    letters.push(letter);
+                    bytes += size;
                 }
-                found.len() < max
+                more = letters.len() >= max || bytes >= bytes_max;
+                !more
             })
             .await?;
-            if found.len() >= max {
+            if more {
                 break;
             }
         }
-        Ok(found)
+        Ok(DeadLetterPage { letters, more })
     }
 
     async fn fates(&self) -> Result<HashMap<String, DeadLetterState>, ReadError> {
@@ -95,12 +117,12 @@ impl Bus {
         Ok(known.collect())
     }
 
-    /// Shows the letters of one topic until `show` has seen enough.
+    /// Shows the letters of one topic, each with its bytes, until `show` has seen enough.
     async fn letters_of(
         &self,
         topic: &TopicEntry,
         fates: &HashMap<String, DeadLetterState>,
-        show: &mut (impl FnMut(DeadLetterEntry) -> bool + Send),
+        show: &mut (impl FnMut(DeadLetterEntry, usize) -> bool + Send),
     ) -> Result<(), ReadError> {
         for lane in topic.lanes() {
             let end = self.inner.store.bounds(lane).await?.next;
@@ -118,7 +140,9 @@ impl Bus {
                     let id = stored.event.id;
                     let fate = fates.get(&id.to_string()).copied();
                     let state = fate.unwrap_or(DeadLetterState::Waiting);
-                    if !show(DeadLetterEntry { id, offset: stored.event.offset, letter, state }) {
+                    let bytes = stored.event.payload.as_bytes().len();
+                    let offset = stored.event.offset;
+                    if !show(DeadLetterEntry { id, offset, letter, state }, bytes) {
                         return Ok(());
                     }
                 }

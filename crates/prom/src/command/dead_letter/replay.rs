@@ -128,6 +128,9 @@ const KEYS_AT_ONCE: usize = 20;
 #[derive(Deserialize)]
 struct Newest {
     events: BTreeMap<String, Option<Event>>,
+    /// Keys that the answer had no room for.
+    #[serde(default)]
+    left: Vec<String>,
 }
 
 /// How many keys have events that are newer than what is to be replayed: a consumer that keeps the
@@ -143,11 +146,16 @@ async fn overtaken(letters: &[Letter], reach: &Reach) -> usize {
     }
     let mut count = 0;
     for (topic, offsets) in newest {
-        let keys: Vec<&str> = offsets.keys().copied().take(KEYS_MAX).collect();
-        for some in keys.chunks(KEYS_AT_ONCE) {
+        let mut open: Vec<String> =
+            offsets.keys().take(KEYS_MAX).map(|key| (*key).to_owned()).collect();
+        while !open.is_empty() {
+            let some = open.split_off(open.len().saturating_sub(KEYS_AT_ONCE));
             let ask = Ask::get("/latest-by-key").query("topic", Some(topic));
             let ask = some.iter().fold(ask, |ask, key| ask.query("key", Some(key)));
             let Ok(found) = reach.json::<Newest>(ask).await else { continue };
+            if found.left.len() < some.len() {
+                open.extend(found.left);
+            }
             let is_newer = |(key, event): &(&String, &Option<Event>)| {
                 let known = offsets.get(key.as_str());
                 let offset = event.as_ref().map(|event| event.offset.get());
