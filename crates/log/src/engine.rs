@@ -70,12 +70,12 @@ pub(crate) struct State {
     pub(crate) recent: Recent,
     pub(crate) next_seq: u64,
     pub(crate) last_append_ms: u64,
-    /// The size of the last segment, if it was filled in no time.
-    pub(crate) fast_segment_bytes: u64,
+    /// The size at which the last segment would have lasted long enough; 0 if it has.
+    pub(crate) rate_bytes: u64,
 }
 
 /// A segment that is full sooner was too small for what is going on.
-const FAST_SEGMENT_MS: u64 = 10_000;
+const SEGMENT_MS_MIN: u64 = 10_000;
 
 /// The segment that is being written.
 #[derive(Debug)]
@@ -326,17 +326,17 @@ impl State {
     }
 
     /// How large the next segment should be: a sixteenth of the log, so that a small log is small
-    /// on disk; but if the last one was full in no time, twice that one, since each new segment
-    /// costs a few syncs.
+    /// on disk; but if the last one was full in no time, as much as makes it last, since each new
+    /// segment costs a few syncs.
     pub(crate) fn segment_bytes(&self, options: &Options) -> u64 {
         let by_log = self.bytes() / 16;
-        let by_rate = self.fast_segment_bytes.saturating_mul(2);
-        by_log.max(by_rate).clamp(options.segment_bytes_min, options.segment_bytes_max)
+        by_log.max(self.rate_bytes).clamp(options.segment_bytes_min, options.segment_bytes_max)
     }
 
     /// Takes note of how long a segment took to be filled.
     pub(crate) fn note_segment(&mut self, bytes: u64, millis: u64) {
-        self.fast_segment_bytes = if millis < FAST_SEGMENT_MS { bytes } else { 0 };
+        let times = SEGMENT_MS_MIN / millis.max(1);
+        self.rate_bytes = bytes.saturating_mul(times);
     }
 }
 

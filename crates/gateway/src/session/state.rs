@@ -72,7 +72,7 @@ pub(crate) struct Session {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) peer: Peer,
     pub(crate) dialect: Dialect,
-    pub(crate) principal: Option<Principal>,
+    pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) subscriptions: BTreeMap<u32, Subscription>,
     pub(crate) numbers: u32,
     pub(crate) publishes: Pipeline,
@@ -151,7 +151,7 @@ impl Session {
         self.deadlines.expired = None;
         self.deadlines.expiry = expiry;
         self.publishable = None;
-        self.principal = Some(principal);
+        self.principal = Some(Arc::new(principal));
     }
 
     /// Whether its credential has ended, and only acks and a new one are taken.
@@ -244,7 +244,7 @@ impl Session {
         };
         match self.edge.standing(known) {
             None => self.deadlines.expiry = Some(self.edge.clock.instant()),
-            Some(now) if now == *known => {}
+            Some(now) if now == **known => {}
             Some(now) if now.policy().is_empty() => return Err(Rejection::plain(Code::Forbidden)),
             Some(now) => self.adopt(now),
         }

@@ -323,7 +323,7 @@ impl Opening {
             recent: Recent::after(folded.next_seq),
             next_seq: folded.next_seq,
             last_append_ms: folded.last_ms,
-            fast_segment_bytes: 0,
+            rate_bytes: 0,
         };
         Ok((Engine::new(self.site, self.filters, state), segment, self.report))
     }
@@ -436,17 +436,9 @@ impl Opening {
         let tail = Tail::new(self.site.options.tail_bytes);
         let recent = Recent::after(next_seq);
         let sealed = self.sealed;
-        let fast_segment_bytes = 0;
-        let state = State {
-            catalog,
-            sealed,
-            active,
-            tail,
-            recent,
-            next_seq,
-            last_append_ms,
-            fast_segment_bytes,
-        };
+        let rate_bytes = 0;
+        let state =
+            State { catalog, sealed, active, tail, recent, next_seq, last_append_ms, rate_bytes };
         (Engine::new(self.site, self.filters, state), segment, self.report)
     }
 }

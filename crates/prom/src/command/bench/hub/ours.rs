@@ -108,9 +108,13 @@ impl Client {
         out.extend_from_slice(&MASK);
         let from = out.len();
         out.extend_from_slice(body);
-        for four in out.get_mut(from..).unwrap_or_default().chunks_mut(4) {
-            four.iter_mut().zip(MASK).for_each(|(byte, mask)| *byte ^= mask);
+        let [a, b, c, d] = MASK;
+        let mask = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+        let (eights, rest) = out.get_mut(from..).unwrap_or_default().as_chunks_mut::<8>();
+        for eight in eights {
+            *eight = (u64::from_ne_bytes(*eight) ^ mask).to_ne_bytes();
         }
+        rest.iter_mut().zip(MASK.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
     }
 
     /// Waits for the next text and shows it.

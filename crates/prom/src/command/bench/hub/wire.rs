@@ -17,6 +17,8 @@ pub(super) struct Wire {
     /// What came; read up to `from`.
     come: Vec<u8>,
     from: usize,
+    /// What is read into.
+    room: Vec<u8>,
     /// What is to go.
     pub(super) out: Vec<u8>,
 }
@@ -26,7 +28,8 @@ impl Wire {
         let stream = TcpStream::connect(at).with_context(|| format!("cannot reach {at}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, come: Vec::with_capacity(READ_BYTES), from: 0, out: Vec::new() })
+        let room = vec![0; READ_BYTES];
+        Ok(Self { stream, come: Vec::new(), from: 0, room, out: Vec::new() })
     }
 
     /// Sends what is to go, in as few writes as possible.
@@ -50,11 +53,8 @@ impl Wire {
         // What was read is dropped here, once for all of it.
         self.come.drain(..self.from.min(self.come.len()));
         self.from = 0;
-        let kept = self.come.len();
-        self.come.resize(kept + READ_BYTES, 0);
-        let room = self.come.get_mut(kept..).unwrap_or_default();
-        let read = self.stream.read(room).context("the server says nothing")?;
-        self.come.truncate(kept + read);
+        let read = self.stream.read(&mut self.room).context("the server says nothing")?;
+        self.come.extend_from_slice(self.room.get(..read).unwrap_or_default());
         if read == 0 {
             bail!("the server has closed the connection");
         }
