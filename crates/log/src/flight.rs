@@ -1,7 +1,7 @@
 //! Frames on their way: written, but not yet as durable as somebody asked for.
 //!
-//! The next frame is written, and its sync begun, while the one before it is still being synced: a
-//! disk takes two syncs in less than the time of two. What holds:
+//! The next frame may be written, and its sync begun, while the one before it is still being synced.
+//! What holds:
 //!
 //! - Frames are shown to readers, and their publishers answered, in the order in which they were
 //!   written, and none before a sync that was begun after it was written has ended well.

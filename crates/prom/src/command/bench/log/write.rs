@@ -12,11 +12,10 @@ use crate::command::bench::measure::{Compared, Round, rate, timed};
 /// Concurrent publishers of single events.
 const PUBLISHERS: usize = 256;
 
-/// Events that each of them has made ahead, how often it publishes all of them, each time with new ids,
-/// and how often that is measured in a round, in turn with the reference.
+/// Events that each of them has made ahead, and how often it publishes all of them, each time with new
+/// ids: in life an event is published when it was just made, and the processor still has it at hand.
 const MADE: usize = 20;
-const CYCLES: usize = 3;
-const PORTIONS: usize = 5;
+const CYCLES: usize = 15;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Writes {
@@ -146,18 +145,14 @@ fn publishers(scratch: &Path, rounds: usize) -> anyhow::Result<Compared> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut source = Source::new(1, 20_000)?;
     let each = MADE * CYCLES;
-    let compared = in_turn(rounds, PUBLISHERS * each * PORTIONS, || {
+    let compared = in_turn(rounds, PUBLISHERS * each, || {
         plain.begin()?;
-        let (mut raw_time, mut time) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..PORTIONS {
-            let work = (0..PUBLISHERS)
-                .map(|_| make(&mut source, 1, MADE))
-                .collect::<anyhow::Result<Vec<_>>>()?;
-            raw_time += plain.append_synced(each)?;
-            let (published, of_portion) = timed(|| runtime.block_on(publish_all(&log, work)));
-            drop(published?);
-            time += of_portion;
-        }
+        let raw_time = plain.append_synced(each)?;
+        let work = (0..PUBLISHERS)
+            .map(|_| make(&mut source, 1, MADE))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let (published, time) = timed(|| runtime.block_on(publish_all(&log, work)));
+        drop(published?);
         log.settle()?;
         Ok((raw_time, time))
     })?;
