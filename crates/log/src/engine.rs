@@ -364,6 +364,8 @@ struct UpkeepState {
 /// A file without a place in the log yet, written full of something.
 #[derive(Debug, Clone)]
 pub(crate) struct Spare {
+    /// Written before: a sync has no metadata to commit.
+    pub(crate) filled: bool,
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) bytes: u64,
@@ -422,6 +424,11 @@ impl Upkeep {
         let mut state = self.lock();
         let place = state.spares.iter().position(|spare| spare.name == name)?;
         Some(state.spares.swap_remove(place))
+    }
+
+    /// Whether there is a filled one of so many bytes.
+    pub(crate) fn has_spare(&self, bytes: u64) -> bool {
+        self.lock().spares.iter().any(|spare| spare.filled && spare.bytes >= bytes)
     }
 
     /// All spares, to be removed.

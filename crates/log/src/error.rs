@@ -156,3 +156,22 @@ pub enum ReadError {
     #[error("storage failed while reading")]
     Io(#[from] io::Error),
 }
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// No room; the log is as it was.
+    NoSpace,
+    /// Nobody knows what is on the disk now.
+    Failed(io::Error),
+}
+
+impl WriteError {
+    /// What a failed write means: no room leaves the log as it was, all else does not.
+    pub(crate) fn of_write(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
+            _ => Self::Failed(error),
+        }
+    }
+}

@@ -12,6 +12,8 @@ pub(crate) const SHARED_BYTES_MAX: usize = 128 * 1024;
 pub(crate) const SMALL_BATCH_BYTES_MAX: usize = 16 * 1024;
 /// Largest segment: positions in it are 32 bits.
 pub(crate) const SEGMENT_BYTES_LIMIT: u64 = 1 << 31;
+/// A segment that is not filled ahead has at least so much in it when it is left for one that is.
+pub(crate) const LEFT_EARLY_BYTES_MIN: u64 = 1024 * 1024;
 /// Most topics of one log.
 pub(crate) const TOPICS_MAX: usize = 100_000;
 /// Lanes of recent frames that are remembered for those who wait for growth.

@@ -13,12 +13,13 @@ use crate::catalog::CatalogEntry;
 use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
 use crate::engine::{Engine, Site, Spare, Upkeep};
+use crate::error::WriteError;
 use crate::limits::{FRAME_BYTES_MAX, SEGMENT_BYTES_LIMIT};
 use crate::options::Drive;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName,
 };
-use crate::writer::{OpenSegment, WriteError};
+use crate::writer::OpenSegment;
 
 /// Filled on the spot when there is no spare; larger ones grow as they are written.
 const FILL_NOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -57,6 +58,12 @@ pub(crate) struct Place {
 pub(crate) struct Prepared {
     spare: String,
     segment: OpenSegment,
+}
+
+/// Whether a file is ready that is filled and has room for a frame.
+pub(crate) fn is_spare_ready(site: &Site, frame_bytes: u64) -> bool {
+    let least = SEGMENT_HEADER_BYTES + frame_bytes.saturating_mul(2);
+    site.upkeep.has_spare(least)
 }
 
 /// Writes header and catalog into a spare file and syncs it.
@@ -119,6 +126,7 @@ fn prepare_in(
         salt,
         second: Arc::clone(&spare.file),
         file: spare.file,
+        filled: spare.filled,
         capacity: spare.bytes,
         position: head.len() as u64,
         chain,
@@ -228,7 +236,7 @@ fn create(site: &Site, bytes: u64, left_free: u64) -> Result<Spare, WriteError> 
         discard(site, &name);
         return Err(WriteError::of_write(error));
     }
-    Ok(Spare { name, file, bytes })
+    Ok(Spare { name, file, bytes, filled: bytes <= FILL_NOW_BYTES_MAX })
 }
 
 /// Makes a spare file ahead of need, if there are too few. For the upkeep.
@@ -249,7 +257,7 @@ pub(crate) fn fill_spare(engine: &Engine, pace: Pace) -> Result<bool, io::Error>
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name)?;
     match fill_synced(&site.upkeep, &*file, bytes, pace) {
-        Ok(true) => site.upkeep.put_spare(Spare { name, file, bytes }),
+        Ok(true) => site.upkeep.put_spare(Spare { name, file, bytes, filled: true }),
         Ok(false) => {
             discard(site, &name);
             return Ok(false);

@@ -12,10 +12,10 @@ use crate::begun::{self, Begun};
 use crate::catalog::{CatalogEntry, LaneState};
 use crate::disk::DiskFile;
 use crate::engine::{Active, Engine, Segment};
-use crate::error::AppendError;
+use crate::error::{AppendError, WriteError};
 use crate::flight::{Flight, Frame, Waiting};
 use crate::index::{ActiveIndex, SegmentIndex};
-use crate::limits::{SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
+use crate::limits::{LEFT_EARLY_BYTES_MIN, SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
 use crate::placement::{Ahead, Placed, Placement};
 use crate::queue::{AppendAnswers, Request};
 use crate::roll;
@@ -44,28 +44,11 @@ pub(crate) struct OpenSegment {
     pub(crate) file: Arc<dyn DiskFile>,
     /// The same, opened once more before anything was written: see `flight.rs`.
     pub(crate) second: Arc<dyn DiskFile>,
+    /// Written before: see `roll.rs`.
+    pub(crate) filled: bool,
     pub(crate) capacity: u64,
     pub(crate) position: u64,
     pub(crate) chain: u32,
-}
-
-/// Why nothing was written.
-#[derive(Debug)]
-pub(crate) enum WriteError {
-    /// No room; the log is as it was.
-    NoSpace,
-    /// Nobody knows what is on the disk now.
-    Failed(io::Error),
-}
-
-impl WriteError {
-    /// What a failed write means: no room leaves the log as it was, all else does not.
-    pub(crate) fn of_write(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
-            _ => Self::Failed(error),
-        }
-    }
 }
 
 /// A frame that is ready to be written.
@@ -315,18 +298,33 @@ impl Writer {
         let seal = FRAME_HEADER_BYTES as u64;
         let reserve = SYSTEM_RESERVE_BYTES.min(self.segment.capacity / 16);
         let end = self.segment.position + bytes + seal;
-        if end + reserve <= self.segment.capacity {
+        let fits = end + reserve <= self.segment.capacity;
+        if fits && !self.leaves_early(bytes) {
             return Ok(());
         }
         match self.roll(bytes) {
-            Err(WriteError::NoSpace) if system && end <= self.segment.capacity => Ok(()),
+            Err(WriteError::NoSpace) if fits || system && end <= self.segment.capacity => Ok(()),
             other => other,
         }
     }
 
+    /// Whether to go on in another segment because this one was not filled ahead, which makes each
+    /// sync dear, and by now there is one that is.
+    fn leaves_early(&self, bytes: u64) -> bool {
+        let OpenSegment { filled, position, .. } = self.segment;
+        !filled
+            && position >= LEFT_EARLY_BYTES_MIN
+            && roll::is_spare_ready(&self.engine.site, bytes)
+    }
+
     /// Seals the segment and goes on in a new one that has room for `bytes`.
     fn roll(&mut self, bytes: u64) -> Result<(), WriteError> {
-        let segment_bytes = self.engine.read().segment_bytes(&self.engine.site.options);
+        let segment_bytes = {
+            let mut state = self.engine.write();
+            let first_ms = state.active.first_ms.unwrap_or(self.last_append_ms);
+            state.note_segment(self.segment.position, self.last_append_ms - first_ms);
+            state.segment_bytes(&self.engine.site.options)
+        };
         self.roll_to(bytes, segment_bytes)
     }
 
@@ -356,7 +354,6 @@ impl Writer {
         };
         let old = mem::replace(&mut state.active, active);
         let first_ms = old.first_ms.unwrap_or(self.last_append_ms);
-        state.note_segment(self.segment.capacity, self.last_append_ms - first_ms);
         state.sealed.push(Arc::new(Segment {
             name: old.name,
             salt: old.salt,

@@ -10,4 +10,5 @@ mod damage;
 mod format;
 mod missing;
 mod order_and_search;
+mod segments;
 mod written_here;

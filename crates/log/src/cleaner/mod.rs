@@ -134,7 +134,7 @@ fn swap(
         match file.filter(|file| Arc::strong_count(file) == 1) {
             Some(file) => {
                 let bytes = file.len()?;
-                engine.site.upkeep.put_spare(Spare { name, bytes, file });
+                engine.site.upkeep.put_spare(Spare { name, bytes, file, filled: true });
             }
             None => engine.site.disk.remove(&name)?,
         }

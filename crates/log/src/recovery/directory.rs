@@ -86,7 +86,7 @@ pub(super) fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Res
                 upkeep.note_spare_name(name);
                 let file = disk.open(name)?;
                 let bytes = file.len()?;
-                upkeep.put_spare(Spare { name: name.clone(), file, bytes });
+                upkeep.put_spare(Spare { name: name.clone(), file, bytes, filled: true });
             }
             // The cleaner indexes a new segment before it gives it its name.
             FileKind::Index(segment) if !names.contains(&segment.segment_file()) => {

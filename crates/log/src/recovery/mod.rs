@@ -33,13 +33,14 @@ use crate::catalog::Catalog;
 use crate::disk::{Disk, DiskFile};
 use crate::engine::{Active, Engine, Segment, Site, State, Upkeep};
 use crate::error::OpenError;
+use crate::error::WriteError;
 use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileError, build};
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::roll;
 use crate::segment::SegmentName;
 use crate::tail::Tail;
-use crate::writer::{OpenSegment, WriteError};
+use crate::writer::OpenSegment;
 
 pub(crate) use directory::set_aside;
 use directory::{Found, quarantine, read_headers, tidy_up};
@@ -302,6 +303,7 @@ impl Opening {
             salt: found.salt,
             second: roll::opened_again(&self.site, &name, &found.file)?,
             file: Arc::clone(&found.file),
+            filled: true,
             capacity,
             position: end,
             chain: folded.chain,
@@ -386,7 +388,8 @@ impl Opening {
         let Prepared { spare, name, file, salt, position, chain } = successor;
         drop(self.site.upkeep.take_named(&spare));
         let (second, capacity) = (Arc::clone(&file), file.len()?);
-        let segment = OpenSegment { name, salt, second, file, capacity, position, chain };
+        let filled = true;
+        let segment = OpenSegment { name, salt, second, file, filled, capacity, position, chain };
         let prepared = roll::found_prepared(spare, segment);
         let segment = roll::publish(&self.site, prepared).map_err(failed)?;
         Ok(self.write_to(segment, catalog, last_append_ms))
