@@ -179,5 +179,5 @@ fn a_full_disk_does_not_keep_a_log_from_being_opened() {
         drop(log);
         assert_eq!(served(&open(&disk), lane), next + 1);
     }
-    assert!(crashed > 100 && refused > 100, "{crashed} {refused}");
+    assert!(crashed > 100 && refused > 50, "{crashed} {refused}");
 }

@@ -77,13 +77,16 @@ impl Growing {
         }
     }
 
-    /// The last events of a lane, if they begin there and were told a moment ago.
+    /// The last events of a lane, if they begin there, were told a moment ago, and nothing is known to
+    /// stand behind them: a page of them would be short for no reason.
     pub(crate) fn tail(&self, lane: Lane, from: u64) -> Option<Vec<RawDocumentBuf>> {
         let recent = self.lock();
         if recent.tails_lost.is_some_and(|lost| lost.elapsed() < TAIL_TIME) {
             return None;
         }
-        recent.tails.get(&lane).filter(|tail| tail.from == from)?.fresh()
+        let documents = recent.tails.get(&lane).filter(|tail| tail.from == from)?.fresh()?;
+        let end = recent.ends.get(&lane).copied().unwrap_or(0);
+        (from + documents.len() as u64 >= end).then_some(documents)
     }
 
     /// Events were deleted here: none is taken from what was told for as long as that may be of before.
@@ -238,6 +241,25 @@ mod tests {
         // One who has heard of the growth is told of the topics alone.
         let growth = growing.since(1).now_or_never().unwrap();
         assert_eq!((growth.lanes, growth.topics_changed), (Some(Vec::new()), true));
+    }
+
+    /// Word of a small commit comes, and then this hub appends more: a reader who begins at the first
+    /// one must not be handed that one alone.
+    #[test]
+    fn what_was_told_is_not_handed_out_as_the_end_when_it_is_not() {
+        let growing = Growing::default();
+        let mut event = RawDocumentBuf::new();
+        event.append(mongodb::bson::cstr!("offset"), 0_i64);
+        let head = Head {
+            next: 1,
+            bytes: 0,
+            appended_at: promethean_event::Timestamp::from_millis(0),
+            exists: true,
+        };
+        growing.note_heads(vec![(lane(1), head, Tail::heard(event.as_bytes()))]);
+        assert_eq!(growing.tail(lane(1), 0).map(|told| told.len()), Some(1));
+        growing.note_ends([(lane(1), 300)]);
+        assert_eq!(growing.tail(lane(1), 0), None);
     }
 
     /// A lane that is noted again after it was forgotten has grown.
