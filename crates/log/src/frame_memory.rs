@@ -7,7 +7,8 @@ use crate::batch::{Batch, BatchEntry};
 use crate::limits::{FRAME_MEMORY_BYTES_MAX, FRAME_MEMORY_BYTES_MIN};
 
 /// Memory of large frames that are done with, for the next ones: to touch fresh memory for the first
-/// time costs more than to encode events into it. Given back when nothing happens.
+/// time costs more than to encode events into it. Given back when the log's threads have nothing to do;
+/// where only callers write (`Log::append_here`) those are not woken for it, and it stays.
 #[derive(Debug, Default)]
 pub(crate) struct FrameMemory(Mutex<Kept>);
 
