@@ -28,6 +28,18 @@ pub struct Append {
     pub expect: Vec<Expectation>,
 }
 
+/// Who writes what is appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WrittenBy {
+    /// A thread of the log's own, which is woken for it.
+    #[default]
+    Writer,
+    /// The thread that appends, if nobody else is writing, it is not much, and syncs are short at the
+    /// moment: for one that has other things to do, but can be spared for as long as it would take to
+    /// wake another and to be woken by it.
+    CallerIfQuick,
+}
+
 /// How far events have travelled when their append is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Durability {

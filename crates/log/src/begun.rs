@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
 use crate::engine::Engine;
 use crate::flight::Frame;
@@ -30,7 +31,12 @@ impl Begun {
     /// Syncs the frame if need be.
     pub(crate) fn sync(&self, engine: &Engine, file: &dyn DiskFile) -> io::Result<()> {
         match self.sync_to {
-            Some(_) => sync(&engine.site.options, file),
+            Some(_) => {
+                let watch = Stopwatch::start();
+                let synced = sync(&engine.site.options, file);
+                engine.sync_times.note(watch.elapsed());
+                synced
+            }
             None => Ok(()),
         }
     }

@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::segment::{Record, RecordHeader, SegmentName};
+use crate::sync_times::SyncTimes;
 use crate::tail::{Tail, Waiting};
 
 /// Engine by all handles of a log.
@@ -35,6 +36,7 @@ pub(crate) struct Engine {
     pub(crate) waiting: Waiting,
     pub(crate) filters: FilterBudget,
     pub(crate) memory: FrameMemory,
+    pub(crate) sync_times: SyncTimes,
     /// Reads that went to the disk rather than to the tail in memory.
     pub(crate) disk_reads: AtomicU64,
     failure: OnceLock<String>,
@@ -112,6 +114,7 @@ impl Engine {
             waiting: Waiting::default(),
             filters,
             memory: FrameMemory::default(),
+            sync_times: SyncTimes::default(),
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),

@@ -28,6 +28,8 @@ mod writer;
 
 mod begun;
 
+mod sync_times;
+
 mod flight;
 
 mod frame_memory;
@@ -81,7 +83,7 @@ mod limits;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 
-pub use batch::{Append, Appended, Durability, Expectation, Receipt};
+pub use batch::{Append, Appended, Durability, Expectation, Receipt, WrittenBy};
 pub use catalog::LaneState;
 pub use cleaner::{CleanError, Holds};
 pub use clock::{Clock, SystemClock};

@@ -1,5 +1,7 @@
 //! Every bound of the log.
 
+use std::time::Duration;
+
 use promethean_event::limits::BATCH_BYTES_MAX;
 
 /// Largest frame, header included.
@@ -22,6 +24,11 @@ pub(crate) const RECENT_LANES_MAX: usize = 4096;
 pub(crate) const FRAME_SAMPLE_BYTES: u64 = 16 * 1024;
 /// What is kept free in the active segment for the system's own records when the disk is full.
 pub(crate) const SYSTEM_RESERVE_BYTES: u64 = 256 * 1024;
+
+/// A caller whose thread has other things to do writes itself while syncs take no longer than this.
+pub(crate) const QUICK_SYNC: Duration = Duration::from_micros(300);
+/// And no more than this: beyond it, to be woken costs little beside the writing.
+pub(crate) const QUICK_BYTES_MAX: usize = 256 * 1024;
 
 /// Memory of a frame is kept for another one from this size on, if others have less use for it.
 pub(crate) const FRAME_MEMORY_BYTES_MIN: usize = 128 * 1024;

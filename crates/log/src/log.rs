@@ -9,13 +9,14 @@ use std::thread::{self, JoinHandle, Thread};
 
 use promethean_event::{EventId, Key, Offset, Partition, Pattern, Seq, Timestamp, Topic};
 
-use crate::batch::{Append, Appended, Batch, BatchSize};
+use crate::batch::{Append, Appended, Batch, BatchSize, WrittenBy};
 use crate::catalog::LaneState;
 use crate::cleaner::{self, Holds};
 use crate::disk::{Disk, RealDisk};
 use crate::engine::{Engine, Segment};
 use crate::error::{AppendError, OpenError, ReadError};
 use crate::keys::KeyReader;
+use crate::limits::{QUICK_BYTES_MAX, QUICK_SYNC};
 use crate::lock::DirectoryLock;
 use crate::options::{Drive, Options};
 use crate::queue::{AppendTicket, Call, Request};
@@ -108,7 +109,7 @@ impl Log {
     pub fn append_here(&self, append: &Append) -> Result<Appended, AppendError> {
         let ticket = self.hand_over(append, None, Call::Later);
         match self.engine.site.options.drive {
-            Drive::Threads => upkeep::write_here(&self.engine, &self.running.writer),
+            Drive::Threads => self.write_here(usize::MAX),
             Drive::Caller => drop(self.commit_waiting()),
         }
         ticket.wait()
@@ -134,11 +135,24 @@ impl Log {
     }
 
     /// Appends that came together: each is all or none and answered for itself, and they stand in
-    /// this order. The writer is woken when all of them wait for it, so that they share its work.
-    pub fn append_run(&self, run: &[Append]) -> Vec<Ticket<Result<Appended, AppendError>>> {
+    /// this order. The writer is woken when all of them wait for it, so that they share its work; or
+    /// they are written, and answered, before this returns ([`WrittenBy::CallerIfQuick`]).
+    pub fn append_run(
+        &self,
+        run: &[Append],
+        by: WrittenBy,
+    ) -> Vec<Ticket<Result<Appended, AppendError>>> {
         let tickets = run.iter().map(|append| self.hand_over(append, None, Call::Later)).collect();
-        self.engine.queue.call_writer();
+        let quick = self.engine.sync_times.are_within(QUICK_SYNC);
+        match (by, self.engine.site.options.drive) {
+            (WrittenBy::CallerIfQuick, Drive::Threads) if quick => self.write_here(QUICK_BYTES_MAX),
+            _ => self.engine.queue.call_writer(),
+        }
         tickets
+    }
+
+    fn write_here(&self, bytes_max: usize) {
+        upkeep::write_here(&self.engine, &self.running.writer, bytes_max);
     }
 
     fn hand_over(

@@ -307,11 +307,15 @@ impl Queue {
         (waiting, timed_out && quiet)
     }
 
-    /// Takes the turn and what waits, if nobody writes or syncs, for one who leaves word himself. Given
-    /// back by [`Queue::give_turn`].
-    pub(crate) fn take_turn(&self) -> Option<Vec<Request>> {
+    /// Takes the turn and what waits, if nobody writes or syncs and it is not too much, for one who
+    /// leaves word himself. Given back by [`Queue::give_turn`].
+    pub(crate) fn take_turn(&self, bytes_max: usize) -> Option<Vec<Request>> {
         let mut waiting = self.lock();
-        if waiting.turn || waiting.syncing > 0 || waiting.requests.is_empty() {
+        if waiting.turn
+            || waiting.syncing > 0
+            || waiting.requests.is_empty()
+            || waiting.bytes > bytes_max
+        {
             return None;
         }
         waiting.turn = true;

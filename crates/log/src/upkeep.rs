@@ -78,8 +78,8 @@ fn write_all(engine: &Engine, writer: &SharedWriter, number: usize) {
 /// Writes what waits by the thread of the one who waits for it, if nobody else is at it: to wake one
 /// that writes, and to be woken by it, takes longer than to write. The turn is kept until the frame is
 /// synced, so that nobody else syncs by the same open file.
-pub(crate) fn write_here(engine: &Engine, writer: &SharedWriter) {
-    let Some(requests) = engine.queue.take_turn() else {
+pub(crate) fn write_here(engine: &Engine, writer: &SharedWriter, bytes_max: usize) {
+    let Some(requests) = engine.queue.take_turn(bytes_max) else {
         return engine.queue.call_writer();
     };
     if let Some((begun, file)) = begin(writer, requests, 0) {

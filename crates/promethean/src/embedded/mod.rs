@@ -44,7 +44,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
 use promethean_event::{EventId, GroupName, Key, Offset, Timestamp};
-use promethean_log::{Disk, Glimpse, Log};
+use promethean_log::{Disk, Glimpse, Log, WrittenBy};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::store::{
     Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
@@ -189,6 +190,17 @@ impl Drop for EmbeddedStore {
     }
 }
 
+/// Who writes what a task appends. Its own thread, where the runtime has another one: to wake the
+/// writer and to be woken by it takes as long as a sync. The log bounds how long the thread is away, and
+/// lets one write at a time.
+fn written_by() -> WrittenBy {
+    let spared = Handle::try_current().is_ok_and(|runtime| {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+            && runtime.metrics().num_workers() > 1
+    });
+    if spared { WrittenBy::CallerIfQuick } else { WrittenBy::Writer }
+}
+
 /// Runs what may block apart from the tasks.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
@@ -221,8 +233,11 @@ impl Store for EmbeddedStore {
         if let Err(refused) = self.check(&append) {
             return Box::pin(std::future::ready(Err(refused)));
         }
-        let ticket = self.log.append(&log_append(append));
-        Box::pin(async move { ticket.await.map(Into::into).map_err(Into::into) })
+        let ticket = self.log.append_run(&[log_append(append)], written_by()).pop();
+        Box::pin(async move {
+            let ticket = ticket.ok_or(AppendError::Closed)?;
+            ticket.await.map(Into::into).map_err(Into::into)
+        })
     }
 
     fn append_run(
@@ -237,7 +252,7 @@ impl Store for EmbeddedStore {
                 checked.push(log_append(append));
             }
         }
-        let mut tickets = self.log.append_run(&checked).into_iter();
+        let mut tickets = self.log.append_run(&checked, written_by()).into_iter();
         let promised = |checked: Result<(), AppendError>| {
             checked.and_then(|()| tickets.next().ok_or(AppendError::Closed))
         };
