@@ -137,6 +137,8 @@ pub struct Bounds {
     /// A WebSocket whose publishes are all refused for their rate is closed after this. Default
     /// 10 s.
     pub abuse: Duration,
+    /// What a client said before its Close is answered, or left, so long after it. Default 5 s.
+    pub farewell: Duration,
     /// Everything is finished, or cut off, so long after the server was told to stop. Default 8 s.
     pub drain: Duration,
 }
@@ -161,6 +163,7 @@ impl Default for Bounds {
             keys: Duration::from_secs(5),
             expired: Duration::from_secs(5),
             abuse: Duration::from_secs(10),
+            farewell: Duration::from_secs(5),
             drain: Duration::from_secs(8),
         }
     }

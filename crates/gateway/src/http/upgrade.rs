@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use axum::body::Body;
 use axum::response::Response;
@@ -14,7 +16,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb, bearer};
 use crate::limits::{FRAME_BYTES_MAX, READ_BUFFER_BYTES, WRITE_BUFFER_BYTES};
 use crate::rejection::{Code, Rejection};
-use crate::session::{self, Dialect, Fragments};
+use crate::session::{self, Dialect, Farewell, Fragments, Upgraded};
 
 pub(super) const ROOT: Endpoint = Endpoint {
     method: Verb::Get,
@@ -64,9 +66,10 @@ async fn upgrade(mut call: Call) -> Result<Response, Rejection> {
     tokio::spawn(async move {
         // The client may be gone before it was answered.
         let Ok(upgraded) = on_upgrade.await else { return };
-        let stream = Fragments::new(TokioIo::new(upgraded));
+        let farewell = Arc::new(Farewell::default());
+        let stream = Fragments::new(TokioIo::new(upgraded), Arc::clone(&farewell));
         let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(bounds())).await;
-        session::run(edge, socket, peer, dialect, known).await;
+        session::run(edge, Upgraded { socket, farewell }, peer, dialect, known).await;
     });
     Ok(response)
 }

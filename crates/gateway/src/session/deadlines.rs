@@ -6,6 +6,8 @@ use crate::rejection::Code;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
+    /// The Close of the client has waited long enough.
+    Farewell,
     Close(Code),
 }
 
@@ -24,13 +26,16 @@ pub(super) struct Deadlines {
     pub(super) idle: Instant,
     /// It is closed, since the server stops.
     pub(super) drained: Option<Instant>,
+    /// The client's Close is read, whether all before it was answered or not.
+    pub(super) farewell: Option<Instant>,
     /// A subscription may go on that was faster than its rates allow.
     pub(super) paced: Option<Instant>,
 }
 
 impl Deadlines {
     pub(super) fn next(&self) -> Instant {
-        let may_be = [self.auth, self.expiry, self.expired, self.drained, self.paced];
+        let may_be =
+            [self.auth, self.expiry, self.expired, self.drained, self.farewell, self.paced];
         let always = [self.ping, self.idle];
         may_be.into_iter().flatten().chain(always).min().unwrap_or(self.ping)
     }

@@ -5,6 +5,11 @@
 //! once; their answers go out in the same order. Everything has a bound: what is read, what waits
 //! to be written, how many publishes are under way, how long each step may take. When the session
 //! ends, its members leave their groups, and what was out to them goes to others at once.
+//!
+//! A client's Close is read when all that it said before has been answered ([`Farewell`]), or when
+//! that takes too long.
+
+mod farewell;
 
 mod fragments;
 
@@ -24,7 +29,6 @@ use std::sync::atomic::Ordering;
 
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
-use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout_at;
 use tokio_tungstenite::WebSocketStream;
@@ -38,6 +42,7 @@ use crate::http::Peer;
 use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE, PIPELINE_MAX};
 use crate::rejection::{Code, Rejection};
 use deadlines::Due;
+pub(crate) use farewell::Farewell;
 pub(crate) use fragments::Fragments;
 use fragments::TooManyFragments;
 pub(crate) use outbox::Outbox;
@@ -56,8 +61,14 @@ pub(crate) enum Dialect {
     V1,
 }
 
-/// A connection after its upgrade.
-pub(crate) type WebSocket = WebSocketStream<Fragments<TokioIo<Upgraded>>>;
+/// A connection after its upgrade, and the Close that ends it.
+#[derive(Debug)]
+pub(crate) struct Upgraded {
+    pub(crate) socket: WebSocket,
+    pub(crate) farewell: Arc<Farewell>,
+}
+
+pub(crate) type WebSocket = WebSocketStream<Fragments<TokioIo<hyper::upgrade::Upgraded>>>;
 
 /// Who is at the other end, and that it is there.
 pub(crate) type Known = (Principal, Option<Presence>);
@@ -65,12 +76,13 @@ pub(crate) type Known = (Principal, Option<Presence>);
 /// Serves a WebSocket to its end.
 pub(crate) async fn run(
     edge: Arc<Edge>,
-    socket: WebSocket,
+    upgraded: Upgraded,
     peer: Peer,
     dialect: Dialect,
     known: Option<Known>,
 ) {
     edge.metrics.sessions.fetch_add(1, Ordering::Relaxed);
+    let Upgraded { socket, farewell } = upgraded;
     let (sink, stream) = socket.split();
     let outbox = Arc::new(Outbox::new(edge.settings.bounds.outbox_bytes));
     let writer =
@@ -78,7 +90,8 @@ pub(crate) async fn run(
     let mut session = Session::new(Arc::clone(&edge), Arc::clone(&outbox), peer, dialect, known);
     session.greet();
     let mut stream = stream;
-    let end = serve(&mut session, &mut stream).await;
+    let end = serve(&mut session, &mut stream, &farewell).await;
+    farewell.let_through();
     // Leases go back before anything else: nobody works on them any more.
     session.leave();
     if let Some(refusal) = end {
@@ -100,7 +113,11 @@ pub(crate) async fn run(
 }
 
 /// Until the client leaves (`None`) or has to go.
-async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Option<Rejection> {
+async fn serve(
+    session: &mut Session,
+    stream: &mut SplitStream<WebSocket>,
+    farewell: &Farewell,
+) -> Option<Rejection> {
     let mut draining = session.edge.draining.subscribe();
     let mut rights = session.edge.rights.subscribe();
     loop {
@@ -108,7 +125,8 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
         let room = session.outbox.has_room();
         let unannounced = session.outbox.is_unannounced();
         let outbox = Arc::clone(&session.outbox);
-        let Session { publishes, answers, subscriptions, drain, .. } = session;
+        let answered = session.has_answered_all() && !farewell.is_through();
+        let Session { publishes, answers, subscriptions, drain, leaving, .. } = session;
         tokio::select! {
             biased;
             () = stopped(&mut draining), if !*drain => session.drain(),
@@ -133,12 +151,15 @@ async fn serve(session: &mut Session, stream: &mut SplitStream<WebSocket>) -> Op
                     return end;
                 }
             }
+            () = farewell.reached(), if !*leaving => session.wind_up(),
             // Nothing else is to be done at the moment: what was said goes out.
             () = std::future::ready(()), if unannounced => outbox.announce(),
+            () = outbox.written_out(), if answered => farewell.let_through(),
             () = outbox.room(), if !room => {}
             () = outbox.broken() => return Some(Rejection::plain(Code::SlowConsumer)),
             () = tokio::time::sleep_until(due) => match session.due() {
                 Due::Nothing => {}
+                Due::Farewell => farewell.let_through(),
                 Due::Close(code) => return Some(Rejection::plain(code)),
             },
         }

@@ -23,6 +23,7 @@ pub(crate) struct Outbox {
     waiting: Mutex<Waiting>,
     filled: Notify,
     emptied: Notify,
+    flushed: Notify,
     broken: Notify,
 }
 
@@ -33,8 +34,16 @@ struct Waiting {
     bytes: usize,
     /// Of what waits and the writer was not told of.
     unannounced: usize,
+    /// Whether something was taken out that is not on its way yet.
+    writing: bool,
     closing: bool,
     broken: bool,
+}
+
+impl Waiting {
+    fn is_written_out(&self) -> bool {
+        self.messages.is_empty() && !self.writing
+    }
 }
 
 impl Outbox {
@@ -44,6 +53,7 @@ impl Outbox {
             waiting: Mutex::default(),
             filled: Notify::new(),
             emptied: Notify::new(),
+            flushed: Notify::new(),
             broken: Notify::new(),
         }
     }
@@ -121,6 +131,13 @@ impl Outbox {
         }
     }
 
+    /// Waits until all that was put in is on its way.
+    pub(super) async fn written_out(&self) {
+        while !self.lock().is_written_out() {
+            self.flushed.notified().await;
+        }
+    }
+
     /// Waits until it is clear that nothing can be written any more.
     pub(super) async fn broken(&self) {
         while !self.lock().broken {
@@ -135,8 +152,11 @@ impl Outbox {
                 let mut waiting = self.lock();
                 if !waiting.messages.is_empty() {
                     waiting.unannounced = 0;
+                    waiting.writing = true;
                     return Some(std::mem::take(&mut waiting.messages));
                 }
+                waiting.writing = false;
+                self.flushed.notify_one();
                 if waiting.closing {
                     return None;
                 }

@@ -90,6 +90,8 @@ pub(crate) struct Session {
     /// Counts as one connection of its subject.
     pub(crate) presence: Option<Presence>,
     pub(crate) drain: bool,
+    /// Whether the client has said goodbye, and waits for what it is still to be told.
+    pub(super) leaving: bool,
     pub(super) bad_frames: u32,
     pub(super) deadlines: Deadlines,
     /// Names it, in HELLO and in the logs.
@@ -113,6 +115,7 @@ impl Session {
             ping: now + bounds.ping,
             idle: now + bounds.idle,
             drained: None,
+            farewell: None,
             paced: None,
         };
         let mut session = Self {
@@ -133,6 +136,7 @@ impl Session {
             abused: None,
             presence: None,
             drain: false,
+            leaving: false,
             bad_frames: 0,
             deadlines,
             id: EventId::generate(),
@@ -296,6 +300,10 @@ impl Session {
         if passed(self.deadlines.drained) {
             return Due::Close(Code::GoingAway);
         }
+        if passed(self.deadlines.farewell) {
+            self.deadlines.farewell = None;
+            return Due::Farewell;
+        }
         if self.deadlines.idle <= now {
             return Due::Close(Code::Idle);
         }
@@ -381,6 +389,20 @@ impl Session {
         let idle = self.publishes.is_empty() && self.answers.is_empty();
         // Who speaks the protocol is given its time; others would not know what to do with it.
         self.drain && idle && (self.dialect == Dialect::Plain || self.subscriptions.is_empty())
+    }
+
+    /// The client has said goodbye: what was out to it goes to others, and what it has said before
+    /// is answered.
+    pub(super) fn wind_up(&mut self) {
+        self.leaving = true;
+        let wait = self.edge.settings.bounds.farewell;
+        self.deadlines.farewell = Some(self.edge.clock.instant() + wait);
+        self.leave();
+    }
+
+    /// Whether the client has said goodbye, and there is an answer to all before it.
+    pub(super) fn has_answered_all(&self) -> bool {
+        self.leaving && self.publishes.is_empty() && self.answers.is_empty()
     }
 
     pub(super) fn leave(&mut self) {

@@ -24,6 +24,7 @@ mod views;
 
 mod replays;
 
+mod goodbyes;
 mod stopping;
 
 mod storage;

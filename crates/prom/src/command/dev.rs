@@ -135,6 +135,7 @@ const fn unhurried(bounds: Bounds) -> Bounds {
         ping: LONG,
         idle: LONG,
         stalled: LONG,
+        farewell: LONG,
         ..bounds
     }
 }
