@@ -35,6 +35,8 @@ mod issuer;
 
 mod token_store;
 
+mod tickets;
+
 pub mod quota;
 
 pub mod intake;

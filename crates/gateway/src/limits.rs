@@ -27,6 +27,13 @@ pub const JWKS_RETRY_MS: u64 = 30 * 1000;
 /// A key set that cannot be fetched again is used for this long.
 pub const JWKS_STALE_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long a ticket may be used.
+pub const TICKET_LIFE_MS: u64 = 30 * 1000;
+/// Most tickets that one subject makes within that time.
+pub const TICKETS_PER_SUBJECT_MAX: usize = 50;
+/// Most tickets that all make within that time.
+pub const TICKETS_MAX: usize = 10_000;
+
 /// Most buckets of one kind; later names share one.
 pub const BUCKETS_MAX: usize = 16_384;
 
@@ -100,6 +107,7 @@ pub const METRIC_SERIES_MAX: usize = 1_000;
 pub const AUTH_FAILURES_MAX: u32 = 10;
 
 const _: () = {
+    assert!(TICKETS_PER_SUBJECT_MAX <= TICKETS_MAX);
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);

@@ -144,7 +144,8 @@ impl TokenTable {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as people read and compare them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
         text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));

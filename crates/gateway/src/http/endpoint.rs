@@ -25,6 +25,8 @@ pub(crate) enum Guard {
     Server(Action),
     /// Who has this right over the topics that the request names; the resource asks.
     Topics(Action),
+    /// Who has a credential that allows anything at all.
+    Known,
     /// Anybody may begin; every frame is asked for its own right.
     Frames,
 }
@@ -144,7 +146,9 @@ impl Endpoint {
             Guard::Open | Guard::Frames => {
                 Ok(Principal::new("", crate::access::Policy::default(), Some(0)))
             }
-            Guard::Server(_) | Guard::Topics(_) => Err(Rejection::plain(Code::Unauthorized)),
+            Guard::Known | Guard::Server(_) | Guard::Topics(_) => {
+                Err(Rejection::plain(Code::Unauthorized))
+            }
         }
     }
 }

@@ -57,6 +57,8 @@ mod changefeeds;
 
 mod tokens;
 
+mod tickets;
+
 mod health;
 
 mod metrics;
@@ -107,6 +109,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(jobs::ENDPOINTS);
     all.extend(changefeeds::ENDPOINTS);
     all.extend(tokens::ENDPOINTS);
+    all.push(tickets::ENDPOINT);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }

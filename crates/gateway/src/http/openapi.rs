@@ -70,7 +70,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         json!({ "name": name, "in": "query", "required": needed, "schema": schema })
     }));
     let security = match endpoint.guard {
-        Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
+        Guard::Known | Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
         Guard::Open | Guard::Frames => json!([]),
     };
     let problem = refusal(endpoint);

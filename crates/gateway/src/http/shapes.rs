@@ -122,6 +122,7 @@ pub(super) fn body(endpoint: &Endpoint) -> Option<(Value, bool)> {
         "/resume",
         "/pause",
         "/cancel",
+        "/tickets",
     ];
     let bare = bare.iter().any(|ending| endpoint.path.ends_with(ending));
     (!bare).then_some((schema, needed))

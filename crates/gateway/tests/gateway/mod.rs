@@ -10,6 +10,7 @@ mod access;
 mod bad_tokens;
 mod guarded;
 mod issuer;
+mod tickets;
 
 mod limits;
 mod rates;
