@@ -10,7 +10,7 @@ use promethean::Bus;
 use tower::Service;
 
 use crate::edge::Edge;
-use crate::http::{self, Peer};
+use crate::http::{self, Entrance, Peer};
 use crate::listener::Doors;
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
@@ -35,7 +35,7 @@ impl Indoor {
     pub async fn with(bus: Bus, shelf: Shelf) -> Self {
         let settings = Settings { shelf, ..Settings::local(Access::Anonymous) };
         let edge = Arc::new(Edge::new(bus, settings).await);
-        let router = http::router(&edge);
+        let router = http::router(&edge, Entrance::Whole);
         Self { edge, router, doors: Arc::default() }
     }
 

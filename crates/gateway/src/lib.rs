@@ -61,6 +61,7 @@ mod clock;
 
 pub mod limits;
 
+pub use http::is_administration;
 pub use indoor::Indoor;
 pub use issuer::{FetchError, KeySource, KeySourceError};
 pub use listener::{Server, ServerHandle, StartError};

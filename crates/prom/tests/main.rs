@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod apart;
 mod changefeeds;
 mod client;
 mod crowd;

@@ -31,6 +31,34 @@ pub(crate) enum Guard {
     Frames,
 }
 
+/// Where requests come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// The only one there is.
+    Whole,
+    /// That of the clients, where administration has one of its own.
+    Data,
+    /// That of administration.
+    Administration,
+}
+
+impl Entrance {
+    /// Whether a resource is there for those who come in here. Decided by what it declares of
+    /// itself: what only administrators may do is administration.
+    pub(crate) const fn serves(self, guard: Guard) -> bool {
+        let is_admin = match guard {
+            Guard::Open => return true,
+            Guard::Known | Guard::Frames => false,
+            Guard::Server(action) | Guard::Topics(action) => action.area().is_some(),
+        };
+        match self {
+            Self::Whole => true,
+            Self::Data => !is_admin,
+            Self::Administration => is_admin,
+        }
+    }
+}
+
 /// What a resource does.
 pub(super) type Act = fn(Call) -> BoxFuture<'static, Result<Response, Rejection>>;
 
@@ -78,15 +106,26 @@ impl Verb {
 
 impl Endpoint {
     /// Its place in the router.
-    pub(super) fn route(self, edge: &Arc<Edge>) -> MethodRouter {
+    pub(super) fn route(self, edge: &Arc<Edge>, entrance: Entrance) -> MethodRouter {
         let edge = Arc::clone(edge);
-        on(self.method.filter(), move |request: Request| self.run(Arc::clone(&edge), request))
+        on(self.method.filter(), move |request: Request| {
+            self.run(Arc::clone(&edge), entrance, request)
+        })
     }
 
-    async fn run(self, edge: Arc<Edge>, request: Request) -> Response {
+    /// Its place in the router of an entrance where it is not, and something else has its address.
+    pub(super) fn absent(self, edge: &Arc<Edge>) -> MethodRouter {
+        let edge = Arc::clone(edge);
+        on(self.method.filter(), move |request: Request| {
+            super::refuse(Arc::clone(&edge), request, Code::NotFound)
+        })
+    }
+
+    async fn run(self, edge: Arc<Edge>, entrance: Entrance, request: Request) -> Response {
         let id = request_id();
         let span = tracing::info_span!("request", id, path = self.path);
-        let answered = self.answered(Arc::clone(&edge), request).instrument(span.clone()).await;
+        let answered =
+            self.answered(Arc::clone(&edge), entrance, request).instrument(span.clone()).await;
         let mut response = match answered {
             Ok(response) => response,
             Err(refusal) => {
@@ -108,7 +147,12 @@ impl Endpoint {
         response
     }
 
-    async fn answered(self, edge: Arc<Edge>, request: Request) -> Result<Response, Rejection> {
+    async fn answered(
+        self,
+        edge: Arc<Edge>,
+        entrance: Entrance,
+        request: Request,
+    ) -> Result<Response, Rejection> {
         admit_request(&edge, &request)?;
         let query = Query::read(request.uri().query());
         let peer = request.extensions().get::<Peer>().cloned();
@@ -125,7 +169,7 @@ impl Endpoint {
         let params =
             params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let body = Mutex::new(body);
-        let call = Call { edge, principal, peer, params, query, head, body, room: None };
+        let call = Call { edge, entrance, principal, peer, params, query, head, body, room: None };
         (self.act)(call).await
     }
 

@@ -8,6 +8,7 @@ mod pages;
 
 mod access;
 mod bad_tokens;
+mod entrances;
 mod guarded;
 mod issuer;
 mod tickets;

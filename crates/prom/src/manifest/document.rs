@@ -49,6 +49,9 @@ pub(crate) struct Document {
 pub(crate) struct ServerTable {
     /// Addresses and ports to listen on. Default: port 7766 of this machine only.
     pub(crate) listen: Option<OneOrMany>,
+    /// Addresses and ports for administration, metrics and details of health, which are then not
+    /// where clients are. Default: none, they are with everything else.
+    pub(crate) admin: Option<OneOrMany>,
     /// Names that the server goes by.
     pub(crate) hosts: Vec<String>,
     /// Web origins that may connect.
