@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::access::{AuthFailure, Authenticator, Principal};
 use crate::attendance::{Attendance, Presence};
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::limits::{BODY_ROOM_BYTES, JWKS_RETRY_MS};
 use crate::metrics::Metrics;
@@ -35,6 +36,7 @@ pub(crate) struct Edge {
     pub(crate) rights: watch::Sender<u64>,
     /// How many WebSockets each subject has open.
     pub(crate) attendance: Arc<Attendance>,
+    pub(crate) audit: Audit,
     /// Tickets that were not used yet.
     pub(crate) tickets: Tickets,
     /// Room for bodies of requests, in [`BODY_ROOM_BYTES`].
@@ -62,6 +64,7 @@ impl Edge {
             draining: watch::Sender::new(false),
             rights: watch::Sender::new(0),
             attendance: Arc::default(),
+            audit: Audit::new(bus.store(), &settings.audit),
             tickets: Tickets::default(),
             fetching: Mutex::default(),
             bodies: Arc::new(Semaphore::new(settings.bounds.bodies_bytes / BODY_ROOM_BYTES)),
@@ -123,6 +126,7 @@ impl Edge {
     fn refused_credential(&self, peer: IpAddr, reason: &'static str) -> Rejection {
         self.count_refusal(Code::Unauthorized);
         tracing::info!(%peer, reason, "a credential was refused");
+        self.audit.refusals.unauthorized(peer, reason, self.clock.now_ms());
         if let Some(Err(Refusal::Wait(wait))) =
             self.strangers.as_ref().map(|known| known.take(&peer, self.clock.elapsed(), 1))
         {
@@ -164,6 +168,21 @@ impl Edge {
             if authenticator.jwt().is_some_and(|jwt| jwt.keys_are_old(self.clock.latest_ms())) {
                 self.fetch_keys(authenticator).await;
             }
+        }
+    }
+
+    /// Sums up refusals in the audit log, for as long as it is polled.
+    pub(crate) async fn keep_audit(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(self.settings.bounds.refusals).await;
+            self.sum_up().await;
+        }
+    }
+
+    /// Refusals, and tokens that came and went, since the last time.
+    pub(crate) async fn sum_up(&self) {
+        if let Err(error) = self.audit.sum_up(self.clock.now_ms()).await {
+            tracing::warn!(%error, "refusals could not be written to the audit log; they are kept");
         }
     }
 

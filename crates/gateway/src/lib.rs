@@ -33,6 +33,8 @@ pub mod access;
 
 mod issuer;
 
+pub mod audit;
+
 mod token_store;
 
 mod tickets;
@@ -61,6 +63,7 @@ mod clock;
 
 pub mod limits;
 
+pub use audit::AuditSettings;
 pub use http::is_administration;
 pub use indoor::Indoor;
 pub use issuer::{FetchError, KeySource, KeySourceError};

@@ -88,7 +88,11 @@ impl ServerHandle {
     /// others keeps what it may still have.
     pub fn install_tokens(&self, tokens: TokenTable) {
         if let Access::Required(authenticator) = &self.edge.settings.access {
-            authenticator.tokens_installed(tokens);
+            let (added, removed) = authenticator.tokens_installed(tokens);
+            // Those that it begins with are no change.
+            if *self.edge.rights.borrow() > 0 {
+                self.edge.audit.refusals.tokens(added, removed);
+            }
             self.edge.rights.send_modify(|changes| *changes += 1);
         }
     }
@@ -152,6 +156,7 @@ impl Server {
             () = stopped(&mut draining) => {}
             never = edge.keep_keys() => match never {},
             never = remind(&edge.settings) => match never {},
+            never = edge.keep_audit() => match never {},
         }
         // Requests end with their tasks, WebSockets with their doors.
         let finish = async {
@@ -161,6 +166,7 @@ impl Server {
         };
         let _ = timeout(edge.settings.bounds.drain, finish).await;
         accepting.shutdown().await;
+        edge.sum_up().await;
     }
 }
 

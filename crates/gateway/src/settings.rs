@@ -9,6 +9,7 @@ use promethean::store::Durability;
 use promethean_event::Topic;
 
 use crate::access::Authenticator;
+use crate::audit::AuditSettings;
 use crate::issuer::KeySource;
 use crate::limits::AUTH_FAILURES_MAX;
 use crate::quota::Rate;
@@ -139,6 +140,8 @@ pub struct Bounds {
     pub abuse: Duration,
     /// What a client said before its Close is answered, or left, so long after it. Default 5 s.
     pub farewell: Duration,
+    /// Refusals are summed up in the audit log so often. Default: every minute.
+    pub refusals: Duration,
     /// Everything is finished, or cut off, so long after the server was told to stop. Default 8 s.
     pub drain: Duration,
 }
@@ -164,6 +167,7 @@ impl Default for Bounds {
             expired: Duration::from_secs(5),
             abuse: Duration::from_secs(10),
             farewell: Duration::from_secs(5),
+            refusals: Duration::from_secs(60),
             drain: Duration::from_secs(8),
         }
     }
@@ -196,6 +200,8 @@ pub struct Settings {
     pub durabilities: HashMap<Topic, Durability>,
     /// Views, causes and jobs. Default: none.
     pub shelf: Shelf,
+    /// How the audit log is kept.
+    pub audit: AuditSettings,
     /// Other bounds.
     pub bounds: Bounds,
 }
@@ -238,6 +244,7 @@ impl Settings {
             rates: Rates::default(),
             durabilities: HashMap::new(),
             shelf: Shelf::default(),
+            audit: AuditSettings::default(),
             bounds: Bounds::default(),
         }
     }

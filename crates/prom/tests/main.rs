@@ -7,6 +7,7 @@
 
 mod access;
 mod apart;
+mod audit;
 mod changefeeds;
 mod client;
 mod crowd;

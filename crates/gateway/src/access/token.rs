@@ -120,6 +120,11 @@ impl TokenTable {
         Ok(Self { tokens: table })
     }
 
+    /// The ids of tokens that are not in another table, in any order.
+    pub(super) fn without(&self, other: &Self) -> Vec<String> {
+        self.tokens.keys().filter(|id| !other.tokens.contains_key(*id)).cloned().collect()
+    }
+
     /// Who has the token of this name, if it was not taken back.
     pub(super) fn named(&self, name: &str) -> Option<Principal> {
         let (id, _) = name.split_once(':')?;

@@ -59,6 +59,8 @@ mod tokens;
 
 mod tickets;
 
+mod audit;
+
 mod health;
 
 mod metrics;
@@ -110,6 +112,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(changefeeds::ENDPOINTS);
     all.extend(tokens::ENDPOINTS);
     all.push(tickets::ENDPOINT);
+    all.push(audit::ENDPOINT);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }

@@ -7,6 +7,7 @@ mod operating;
 mod pages;
 
 mod access;
+mod audit;
 mod bad_tokens;
 mod entrances;
 mod guarded;

@@ -120,6 +120,9 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
     if let Some(manifest) = &manifest {
         super::server::complete(&mut settings, manifest);
     }
+    if is_shared {
+        settings.audit.chain = Some(super::audit::chain(&data)?);
+    }
     if serve.insecure_no_auth {
         output.progress("warning: whoever can reach this server may do anything");
     }

@@ -108,6 +108,9 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     if let Some(time) = document.server.drain_timeout {
         settings.bounds.drain = Duration::from_millis(time.0);
     }
+    if let Some(time) = document.server.audit_retention {
+        settings.audit.retention_ms = Some(time.0);
+    }
     if let Some(max) = document.server.connections_per_subject {
         settings.bounds.connections_per_subject = max;
     }

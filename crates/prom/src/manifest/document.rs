@@ -62,6 +62,8 @@ pub(crate) struct ServerTable {
     pub(crate) tls_key: Option<PathBuf>,
     /// Speak plain text also where others can listen. Default: false.
     pub(crate) insecure_no_tls: bool,
+    /// How long records of the audit log are kept, such as 365d. Default: 90d.
+    pub(crate) audit_retention: Option<Millis>,
     /// How long connections may finish when the server stops. Default: 8s.
     pub(crate) drain_timeout: Option<Millis>,
     /// Whether publishing is limited to 1,000 events a second for each topic and so on. Default:
