@@ -173,6 +173,9 @@ impl Edge {
 
     /// Sums up refusals in the audit log, for as long as it is polled.
     pub(crate) async fn keep_audit(&self) -> Infallible {
+        if let Err(error) = self.audit.settle().await {
+            tracing::warn!(%error, "the audit log could not be looked at; it is when it is written");
+        }
         loop {
             tokio::time::sleep(self.settings.bounds.refusals).await;
             self.sum_up().await;

@@ -26,13 +26,22 @@ pub struct AuditSettings {
     /// The chain of this hub, where several use one store; the same again after a restart.
     /// Default: a new one with each start. A store that one process has at a time has one chain.
     pub chain: Option<String>,
-    /// Records older than this go, in milliseconds; `None` keeps them for ever. Default: 90 days.
-    pub retention_ms: Option<u64>,
+    /// How long records stay. Default: 90 days.
+    pub retention: Retention,
+}
+
+/// How long records of the audit log stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// As whoever kept the log before has said; 90 days for a new one.
+    AsIs,
+    /// So many milliseconds.
+    Millis(u64),
 }
 
 impl Default for AuditSettings {
     fn default() -> Self {
-        Self { chain: None, retention_ms: Some(AUDIT_RETENTION_MS) }
+        Self { chain: None, retention: Retention::Millis(AUDIT_RETENTION_MS) }
     }
 }
 
@@ -64,6 +73,15 @@ impl From<AuditError> for Rejection {
     }
 }
 
+fn definition(topic: Topic, retention: Retention) -> TopicDefinition {
+    let age_ms_max = match retention {
+        Retention::AsIs => Some(AUDIT_RETENTION_MS),
+        Retention::Millis(age) => Some(age),
+    };
+    let cleaning = Cleaning { age_ms_max, ..Cleaning::default() };
+    TopicDefinition { cleaning, ..TopicDefinition::new(topic) }
+}
+
 /// Where a chain is: after its newest record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct End {
@@ -86,7 +104,7 @@ pub(crate) struct Audit {
     chain: String,
     /// Whether it is the same after a restart.
     lasts: bool,
-    retention_ms: Option<u64>,
+    retention: Retention,
     /// Held while a record is written: the next one has to know its hash.
     end: Mutex<Option<End>>,
     pub(crate) refusals: Refusals,
@@ -100,7 +118,7 @@ impl Audit {
             store: Arc::clone(store),
             lasts: named.is_some(),
             chain: named.unwrap_or_else(|| format!("life-{}", EventId::generate())),
-            retention_ms: settings.retention_ms,
+            retention: settings.retention,
             end: Mutex::default(),
             refusals: Refusals::default(),
         }
@@ -131,14 +149,30 @@ impl Audit {
         Err(AuditError::Contended)
     }
 
+    /// Has a log that is there kept for as long as is wanted now; a new one begins with its first
+    /// record.
+    pub(crate) async fn settle(&self) -> Result<(), AuditError> {
+        let name = Topic::system(AUDIT_TOPIC);
+        let name = name.map_err(|error| AuditError::Malformed(error.to_string()))?;
+        if self.store.topics().get(&name).is_some() {
+            let mut kept = self.end.lock().await;
+            if kept.is_none() {
+                *kept = Some(self.found().await?);
+            }
+        }
+        Ok(())
+    }
+
     /// Where the chain ends, by what is stored.
     async fn found(&self) -> Result<End, AuditError> {
         let malformed = |error: &dyn std::fmt::Display| AuditError::Malformed(error.to_string());
         let name = Topic::system(AUDIT_TOPIC).map_err(|error| malformed(&error))?;
         let key = Key::new(self.chain.as_str()).map_err(|error| malformed(&error))?;
-        let cleaning = Cleaning { age_ms_max: self.retention_ms, ..Cleaning::default() };
-        let definition = TopicDefinition { cleaning, ..TopicDefinition::new(name) };
-        let topic = self.store.define(definition).await?;
+        let there = self.store.topics().get(&name).map(|entry| entry.id);
+        let topic = match (there, self.retention) {
+            (Some(topic), Retention::AsIs) => topic,
+            (_, retention) => self.store.define(definition(name, retention)).await?,
+        };
         let newest = self.store.latest(topic, vec![key.clone()]).await?;
         let mut end = End { topic, n: 0, prev: None };
         if let Some(stored) = newest.into_iter().next().flatten() {
@@ -314,6 +348,28 @@ mod tests {
         // It was not retention, here.
         let missing = Fault::Missing { chain: "main".into(), from: 1, to: 1, offset: 0 };
         assert_eq!((&verdict.faults[..], verdict.chains[0].first), (&[missing][..], 2));
+    }
+
+    /// Whoever opens the store without knowing what its server wants does not change it.
+    #[tokio::test]
+    async fn retention_is_what_the_server_says() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let with = |retention| Audit::new(&store, &AuditSettings { retention, chain: None });
+        let age = || {
+            let topics = store.topics();
+            let entry = topics.get(&Topic::system(AUDIT_TOPIC).unwrap())?;
+            entry.definition.cleaning.age_ms_max
+        };
+        with(Retention::Millis(7)).settle().await.unwrap();
+        assert_eq!(age(), None, "there is nothing to keep yet");
+        for (retention, kept) in
+            [(Retention::AsIs, AUDIT_RETENTION_MS), (Retention::Millis(5), 5), (Retention::AsIs, 5)]
+        {
+            with(retention).write(Record::of("a")).await.unwrap();
+            assert_eq!(age(), Some(kept), "{retention:?}");
+        }
+        with(Retention::Millis(9)).settle().await.unwrap();
+        assert_eq!(age(), Some(9), "before anything is written");
     }
 
     #[tokio::test]

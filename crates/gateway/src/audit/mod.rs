@@ -26,7 +26,7 @@ mod refusals;
 
 mod verifier;
 
-pub use journal::AuditSettings;
 pub(crate) use journal::{AUDIT_TOPIC, Audit, HEADS, Head};
+pub use journal::{AuditSettings, Retention};
 pub(crate) use record::{About, Outcome, Record};
 pub use verifier::{ChainHead, Fault, Kept, Verdict, Verifier};

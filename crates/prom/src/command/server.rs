@@ -16,6 +16,7 @@ use promethean::projection::view_store::ViewStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
+use promethean_gateway::audit::Retention;
 use promethean_gateway::quota::Rate;
 use promethean_gateway::{Rates, Server, ServerHandle, Settings, StartError, TokenStore};
 use tokio::task::JoinHandle;
@@ -109,7 +110,7 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
         settings.bounds.drain = Duration::from_millis(time.0);
     }
     if let Some(time) = document.server.audit_retention {
-        settings.audit.retention_ms = Some(time.0);
+        settings.audit.retention = Retention::Millis(time.0);
     }
     if let Some(max) = document.server.connections_per_subject {
         settings.bounds.connections_per_subject = max;
