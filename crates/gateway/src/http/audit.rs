@@ -78,7 +78,7 @@ async fn list(call: Call) -> Result<Response, Rejection> {
     let is_over = if from.is_some() { next >= bounds.next } else { next <= bounds.start };
     answered.next = (!is_over).then_some(next);
     answered.missing = gaps.into_iter().map(missing).collect();
-    answered.records = events.into_iter().map(shown).collect::<Result<_, _>>()?;
+    answered.records = events.iter().map(shown).collect::<Result<_, _>>()?;
     answer::json(200, &answered)
 }
 
@@ -91,7 +91,7 @@ async fn heads(call: &Call) -> Result<Vec<ChainHead>, Rejection> {
     entries.into_iter().map(read).collect()
 }
 
-fn shown(stored: Stored) -> Result<Shown, Rejection> {
+fn shown(stored: &Stored) -> Result<Shown, Rejection> {
     let record = RawValue::from_string(stored.event.payload.as_str().to_owned());
     let record = record.map_err(|_| Rejection::plain(Code::Internal))?;
     Ok(Shown { offset: stored.event.offset, record })
