@@ -12,12 +12,14 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::access::{AuthFailure, Authenticator, Principal};
 use crate::attendance::{Attendance, Presence};
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::limits::{BODY_ROOM_BYTES, JWKS_RETRY_MS};
 use crate::metrics::Metrics;
 use crate::quota::{Bucket, Buckets, Refusal};
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
+use crate::tickets::Tickets;
 
 /// What all connections of a server stand on.
 #[derive(Debug)]
@@ -34,6 +36,9 @@ pub(crate) struct Edge {
     pub(crate) rights: watch::Sender<u64>,
     /// How many WebSockets each subject has open.
     pub(crate) attendance: Arc<Attendance>,
+    pub(crate) audit: Audit,
+    /// Tickets that were not used yet.
+    pub(crate) tickets: Tickets,
     /// Room for bodies of requests, in [`BODY_ROOM_BYTES`].
     pub(crate) bodies: Arc<Semaphore>,
     /// Held by whoever fetches the keys of the issuer.
@@ -59,6 +64,8 @@ impl Edge {
             draining: watch::Sender::new(false),
             rights: watch::Sender::new(0),
             attendance: Arc::default(),
+            audit: Audit::new(bus.store(), &settings.audit),
+            tickets: Tickets::default(),
             fetching: Mutex::default(),
             bodies: Arc::new(Semaphore::new(settings.bounds.bodies_bytes / BODY_ROOM_BYTES)),
             epoch,
@@ -90,21 +97,42 @@ impl Edge {
             Ok(principal) => return Ok(principal),
             Err(failure) => failure,
         };
-        self.count_refusal(Code::Unauthorized);
         let reason = match failure {
             AuthFailure::Refused(reason) => reason,
             AuthFailure::NeedsKeys | AuthFailure::Unavailable => {
+                self.count_refusal(Code::Unauthorized);
                 tracing::warn!(%peer, "the keys of the issuer are not there");
                 return Err(Rejection::plain(Code::NotReady).after_ms(1_000));
             }
         };
+        Err(self.refused_credential(peer, reason))
+    }
+
+    /// Whose ticket it is. It is used up by this, and what it is worth is what the credential that
+    /// it was made by is worth now.
+    pub(crate) fn redeem(&self, ticket: &str, peer: IpAddr) -> Result<Principal, Rejection> {
+        if matches!(self.settings.access, Access::Anonymous) {
+            return Ok(Principal::anonymous());
+        }
+        let taken = self.tickets.take(ticket, self.clock.elapsed());
+        let standing = taken.and_then(|principal| self.standing(&principal));
+        let now = self.clock.latest_ms();
+        standing
+            .filter(|principal| !principal.is_expired(now))
+            .ok_or_else(|| self.refused_credential(peer, "no such ticket"))
+    }
+
+    /// Counts a credential that is no good, and says so; the reason is for our logs.
+    fn refused_credential(&self, peer: IpAddr, reason: &'static str) -> Rejection {
+        self.count_refusal(Code::Unauthorized);
         tracing::info!(%peer, reason, "a credential was refused");
+        self.audit.refusals.unauthorized(peer, reason, self.clock.now_ms());
         if let Some(Err(Refusal::Wait(wait))) =
             self.strangers.as_ref().map(|known| known.take(&peer, self.clock.elapsed(), 1))
         {
-            return Err(Rejection::plain(Code::RateLimited).after_ms(millis(wait)));
+            return Rejection::plain(Code::RateLimited).after_ms(millis(wait));
         }
-        Err(Rejection::plain(Code::Unauthorized))
+        Rejection::plain(Code::Unauthorized)
     }
 
     /// The same, after the keys of the issuer were fetched if they are needed. One fetches at a
@@ -140,6 +168,24 @@ impl Edge {
             if authenticator.jwt().is_some_and(|jwt| jwt.keys_are_old(self.clock.latest_ms())) {
                 self.fetch_keys(authenticator).await;
             }
+        }
+    }
+
+    /// Sums up refusals in the audit log, for as long as it is polled.
+    pub(crate) async fn keep_audit(&self) -> Infallible {
+        if let Err(error) = self.audit.settle().await {
+            tracing::warn!(%error, "the audit log could not be looked at; it is when it is written");
+        }
+        loop {
+            tokio::time::sleep(self.settings.bounds.refusals).await;
+            self.sum_up().await;
+        }
+    }
+
+    /// Refusals, and tokens that came and went, since the last time.
+    pub(crate) async fn sum_up(&self) {
+        if let Err(error) = self.audit.sum_up(self.clock.now_ms()).await {
+            tracing::warn!(%error, "refusals could not be written to the audit log; they are kept");
         }
     }
 

@@ -9,8 +9,9 @@ use axum::response::Response;
 use promethean::Bus;
 use tower::Service;
 
+use crate::audit::{AuditSettings, Retention};
 use crate::edge::Edge;
-use crate::http::{self, Peer};
+use crate::http::{self, Entrance, Peer};
 use crate::listener::Doors;
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
@@ -33,9 +34,10 @@ impl Indoor {
 
     /// The resources of a bus, with its views, causes and jobs.
     pub async fn with(bus: Bus, shelf: Shelf) -> Self {
-        let settings = Settings { shelf, ..Settings::local(Access::Anonymous) };
+        let audit = AuditSettings { retention: Retention::AsIs, ..AuditSettings::default() };
+        let settings = Settings { shelf, audit, ..Settings::local(Access::Anonymous) };
         let edge = Arc::new(Edge::new(bus, settings).await);
-        let router = http::router(&edge);
+        let router = http::router(&edge, Entrance::Whole);
         Self { edge, router, doors: Arc::default() }
     }
 

@@ -33,7 +33,11 @@ pub mod access;
 
 mod issuer;
 
+pub mod audit;
+
 mod token_store;
+
+mod tickets;
 
 pub mod quota;
 
@@ -59,6 +63,8 @@ mod clock;
 
 pub mod limits;
 
+pub use audit::AuditSettings;
+pub use http::is_administration;
 pub use indoor::Indoor;
 pub use issuer::{FetchError, KeySource, KeySourceError};
 pub use listener::{Server, ServerHandle, StartError};

@@ -27,6 +27,25 @@ pub const JWKS_RETRY_MS: u64 = 30 * 1000;
 /// A key set that cannot be fetched again is used for this long.
 pub const JWKS_STALE_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long a ticket may be used.
+pub const TICKET_LIFE_MS: u64 = 30 * 1000;
+/// Most tickets that one subject makes within that time.
+pub const TICKETS_PER_SUBJECT_MAX: usize = 50;
+/// Most tickets that all make within that time.
+pub const TICKETS_MAX: usize = 10_000;
+
+/// Records of the audit log are kept for this long, unless told otherwise.
+pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+/// Longest address of a request in a record of the audit log; the rest is cut off.
+pub const AUDIT_RESOURCE_BYTES_MAX: usize = 512;
+/// Most that a record of the audit log says beyond that.
+pub const AUDIT_ABOUT_BYTES_MAX: usize = 16 * 1024;
+/// Most kinds of refusals that are told apart between two records of them.
+pub const AUDIT_REFUSALS_MAX: usize = 32;
+/// How often a record of the audit log is tried where others write the same chain, or nobody knows
+/// whether it was written.
+pub const AUDIT_ATTEMPTS_MAX: u32 = 8;
+
 /// Most buckets of one kind; later names share one.
 pub const BUCKETS_MAX: usize = 16_384;
 
@@ -100,6 +119,8 @@ pub const METRIC_SERIES_MAX: usize = 1_000;
 pub const AUTH_FAILURES_MAX: u32 = 10;
 
 const _: () = {
+    assert!(TICKETS_PER_SUBJECT_MAX <= TICKETS_MAX);
+    assert!(AUDIT_REFUSALS_MAX * (SUBJECT_BYTES_MAX + 200) <= AUDIT_ABOUT_BYTES_MAX);
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);

@@ -24,7 +24,7 @@ use tower::Service;
 
 use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
-use crate::http::{self, Peer};
+use crate::http::{self, Entrance, Peer};
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::progress::{Late, Progress};
 use crate::settings::{Access, Settings, SettingsError, Waived};
@@ -55,6 +55,8 @@ pub enum StartError {
 pub struct Server {
     edge: Arc<Edge>,
     listeners: Vec<TcpListener>,
+    /// Those of administration, if it has its own.
+    admin: Vec<TcpListener>,
     tls: Option<Arc<Tls>>,
 }
 
@@ -86,7 +88,11 @@ impl ServerHandle {
     /// others keeps what it may still have.
     pub fn install_tokens(&self, tokens: TokenTable) {
         if let Access::Required(authenticator) = &self.edge.settings.access {
-            authenticator.tokens_installed(tokens);
+            let (added, removed) = authenticator.tokens_installed(tokens);
+            // Those that it begins with are no change.
+            if *self.edge.rights.borrow() > 0 {
+                self.edge.audit.refusals.tokens(added, removed);
+            }
             self.edge.rights.send_modify(|changes| *changes += 1);
         }
     }
@@ -102,18 +108,20 @@ impl Server {
     pub async fn bind(bus: Bus, settings: Settings) -> Result<Self, StartError> {
         settings.check()?;
         let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-        let mut listeners = Vec::new();
-        for &address in &settings.listen {
-            let bound = TcpListener::bind(address).await;
-            listeners.push(bound.map_err(|source| StartError::Listen { address, source })?);
-        }
+        let listeners = listen(&settings.listen).await?;
+        let admin = listen(&settings.admin).await?;
         let edge = Arc::new(Edge::new(bus, settings).await);
-        Ok(Self { edge, listeners, tls })
+        Ok(Self { edge, listeners, admin, tls })
     }
 
     /// The addresses, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+        addresses(&self.listeners)
+    }
+
+    /// Those of administration, if it has its own.
+    pub fn admin_addresses(&self) -> Vec<SocketAddr> {
+        addresses(&self.admin)
     }
 
     /// What stops it, and reloads its certificate.
@@ -123,34 +131,56 @@ impl Server {
 
     /// Serves until it is stopped, then lets connections finish within the drain time.
     pub async fn run(self) {
-        let Self { edge, listeners, tls } = self;
+        let Self { edge, listeners, admin, tls } = self;
         warn_of_waived(&edge.settings);
-        let router = http::router(&edge);
-        let doors = Arc::new(Doors::default());
         let mut accepting = JoinSet::new();
         let mut draining = edge.draining.subscribe();
-        for listener in listeners {
+        let entrance = if admin.is_empty() { Entrance::Whole } else { Entrance::Data };
+        // Connections are counted for each: clients that take all there may be do not keep
+        // operators out.
+        let mut serve = |listeners: Vec<TcpListener>, entrance: Entrance| {
             let serve = Serve {
                 edge: Arc::clone(&edge),
-                router: router.clone(),
+                router: http::router(&edge, entrance),
                 tls: tls.clone(),
-                doors: Arc::clone(&doors),
+                doors: Arc::new(Doors::default()),
             };
-            accepting.spawn(serve.accept(listener));
-        }
+            for listener in listeners {
+                accepting.spawn(serve.clone().accept(listener));
+            }
+            serve.doors
+        };
+        let doors = serve(listeners, entrance);
+        let admin_doors = serve(admin, Entrance::Administration);
         tokio::select! {
             () = stopped(&mut draining) => {}
             never = edge.keep_keys() => match never {},
             never = remind(&edge.settings) => match never {},
+            never = edge.keep_audit() => match never {},
         }
         // Requests end with their tasks, WebSockets with their doors.
         let finish = async {
             while accepting.join_next().await.is_some() {}
             doors.empty().await;
+            admin_doors.empty().await;
         };
         let _ = timeout(edge.settings.bounds.drain, finish).await;
         accepting.shutdown().await;
+        edge.sum_up().await;
     }
+}
+
+async fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::new();
+    for &address in addresses {
+        let bound = TcpListener::bind(address).await;
+        listeners.push(bound.map_err(|source| StartError::Listen { address, source })?);
+    }
+    Ok(listeners)
+}
+
+fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
 }
 
 /// Connections that are open, by address.
@@ -308,7 +338,7 @@ async fn remind(settings: &Settings) -> Infallible {
 
 fn warn_of_waived(settings: &Settings) {
     let Waived { auth, tls } = settings.waived;
-    let is_reachable = settings.listen.iter().any(|address| !address.ip().is_loopback());
+    let is_reachable = settings.addresses().any(|address| !address.ip().is_loopback());
     if auth {
         tracing::warn!("whoever can reach this server may do anything: --insecure-no-auth");
     }

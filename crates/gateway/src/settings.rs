@@ -9,6 +9,7 @@ use promethean::store::Durability;
 use promethean_event::Topic;
 
 use crate::access::Authenticator;
+use crate::audit::AuditSettings;
 use crate::issuer::KeySource;
 use crate::limits::AUTH_FAILURES_MAX;
 use crate::quota::Rate;
@@ -139,6 +140,8 @@ pub struct Bounds {
     pub abuse: Duration,
     /// What a client said before its Close is answered, or left, so long after it. Default 5 s.
     pub farewell: Duration,
+    /// Refusals are summed up in the audit log so often. Default: every minute.
+    pub refusals: Duration,
     /// Everything is finished, or cut off, so long after the server was told to stop. Default 8 s.
     pub drain: Duration,
 }
@@ -164,6 +167,7 @@ impl Default for Bounds {
             expired: Duration::from_secs(5),
             abuse: Duration::from_secs(10),
             farewell: Duration::from_secs(5),
+            refusals: Duration::from_secs(60),
             drain: Duration::from_secs(8),
         }
     }
@@ -174,6 +178,9 @@ impl Default for Bounds {
 pub struct Settings {
     /// Where to listen. Default: port 7766 of this machine only.
     pub listen: Vec<SocketAddr>,
+    /// Where administration is, if it is not to be where clients are: resources that only
+    /// administrators may use, metrics, and details of health. Default: with everything else.
+    pub admin: Vec<SocketAddr>,
     /// Who gets in.
     pub access: Access,
     /// Where the keys of the issuer of JSON Web Tokens are fetched. Default: nowhere.
@@ -193,6 +200,8 @@ pub struct Settings {
     pub durabilities: HashMap<Topic, Durability>,
     /// Views, causes and jobs. Default: none.
     pub shelf: Shelf,
+    /// How the audit log is kept.
+    pub audit: AuditSettings,
     /// Other bounds.
     pub bounds: Bounds,
 }
@@ -225,6 +234,7 @@ impl Settings {
                 SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
                 SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), PORT),
             ],
+            admin: Vec::new(),
             access,
             key_source: None,
             tls: None,
@@ -234,8 +244,14 @@ impl Settings {
             rates: Rates::default(),
             durabilities: HashMap::new(),
             shelf: Shelf::default(),
+            audit: AuditSettings::default(),
             bounds: Bounds::default(),
         }
+    }
+
+    /// All of its addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.listen.iter().chain(&self.admin).copied()
     }
 
     /// Fails closed: an address that others can reach needs credentials and TLS.
@@ -251,8 +267,8 @@ impl Settings {
             (true, false) => "no authentication is set up",
             (false, true) => "no TLS is set up",
         };
-        match self.listen.iter().find(|address| !address.ip().is_loopback()) {
-            Some(&address) => Err(SettingsError::Unprotected { address, missing }),
+        match self.addresses().find(|address| !address.ip().is_loopback()) {
+            Some(address) => Err(SettingsError::Unprotected { address, missing }),
             None => Ok(()),
         }
     }
@@ -268,12 +284,12 @@ impl Settings {
             return true;
         }
         if let Ok(address) = name.parse::<IpAddr>() {
-            let bound = |at: &SocketAddr| at.ip() == address || at.ip().is_unspecified();
-            return address.is_loopback() || self.listen.iter().any(bound);
+            let bound = |at: SocketAddr| at.ip() == address || at.ip().is_unspecified();
+            return address.is_loopback() || self.addresses().any(bound);
         }
         // A page that got here by a name of its own (DNS rebinding) has no token.
         let has_token = matches!(self.access, Access::Required(_));
-        has_token && self.hosts.is_empty() && self.listen.iter().any(|at| !at.ip().is_loopback())
+        has_token && self.hosts.is_empty() && self.addresses().any(|at| !at.ip().is_loopback())
     }
 
     /// Whether a page of this origin may talk to the server that it calls `host`.
@@ -311,6 +327,11 @@ mod tests {
         assert!(at("192.168.1.1:1", required()).check().is_err());
         assert_eq!(Settings { tls: tls.clone(), ..at("0.0.0.0:1", required()) }.check(), Ok(()));
         assert!(Settings { tls, ..at("0.0.0.0:1", Access::Anonymous) }.check().is_err());
+        let mut apart = Settings::local(Access::Anonymous);
+        apart.admin = vec!["127.0.0.1:1".parse().unwrap()];
+        assert_eq!(apart.check(), Ok(()));
+        apart.admin.push("0.0.0.0:1".parse().unwrap());
+        assert!(apart.check().is_err(), "administration is not less protected");
         let nowhere = Settings { listen: vec![], ..Settings::local(Access::Anonymous) };
         assert_eq!(nowhere.check(), Err(SettingsError::NoAddress));
     }

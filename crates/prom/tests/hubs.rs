@@ -107,6 +107,36 @@ fn two_servers_share_a_group_and_one_is_killed() {
     });
 }
 
+/// Each hub notes what is administrated at it in a chain of its own, which goes on at its next start.
+#[test]
+fn every_hub_has_a_chain_of_its_own_in_the_audit_log() {
+    let (folder, url) = (tempfile::tempdir().unwrap(), url());
+    let b = hub(&url, folder.path(), "b");
+    for topic in ["first", "second"] {
+        let a = hub(&url, folder.path(), "a");
+        let (at_a, at_b) = (a.url(), b.url());
+        std::thread::scope(|scope| {
+            for (at, hub) in [(&at_a, "a"), (&at_b, "b")] {
+                scope.spawn(move || {
+                    asked(&["topic", "add", &format!("{topic}.{hub}"), "--url", at])
+                });
+            }
+        });
+        let verdict = asked(&["audit", "verify", "--url", &at_b]);
+        assert_eq!(verdict["faults"], serde_json::json!([]), "{verdict}");
+        assert_eq!(a.stop(), Some(0));
+    }
+    let verdict = asked(&["audit", "verify", "--url", &b.url()]);
+    for name in ["a", "b"] {
+        let chain = std::fs::read_to_string(folder.path().join(name).join("audit-chain")).unwrap();
+        let chains = verdict["chains"].as_array().unwrap();
+        let found = chains.iter().find(|one| one["chain"] == chain.trim());
+        let found = found.unwrap_or_else(|| panic!("{chain}: {verdict}"));
+        assert_eq!((&found["first"], &found["last"]), (&1.into(), &4.into()), "{verdict}");
+    }
+    assert_eq!(b.stop(), Some(0));
+}
+
 /// What a command says, as JSON, once it goes.
 fn asked(arguments: &[&str]) -> serde_json::Value {
     let said = prom(&[arguments, &["--json"]].concat());

@@ -105,7 +105,23 @@ fn asked(server: &Heard, token: &str) -> Vec<String> {
     for path in ["/metrics", "/events/a", "/readyz?verbose"] {
         answers.push(server.ask(&format!("GET {path}"), &[good], ""));
     }
+    let offered = format!("prom.v1, ticket.{marked}");
+    let refused = upgrade(server, &offered);
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    answers.push(refused);
     answers
+}
+
+/// Asks for a WebSocket; what is answered until the connection is closed.
+fn upgrade(server: &Heard, offered: &str) -> String {
+    let headers = [
+        ("upgrade", "websocket"),
+        ("connection", "upgrade"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("sec-websocket-protocol", offered),
+    ];
+    server.ask("GET /ws", &headers, "")
 }
 
 #[test]
@@ -119,7 +135,27 @@ fn lines_name_requests_and_nothing_is_given_away() {
     let jwt = ["--jwt-issuer", "https://issuer", "--jwt-audience", "bus", "--jwt-secret-file"];
     let serve = ["serve", "--data", &data, "--listen", "127.0.0.1:0", "--log-level", "debug"];
     let server = Heard::start(&[&serve[..], &jwt[..], &[secret.as_str()]].concat());
-    let answers = asked(&server, &token);
+    let mut answers = asked(&server, &token);
+    let bearer = format!("Bearer {token}");
+    let given = server.ask("POST /tickets", &[("authorization", &bearer)], "");
+    let given: Value = serde_json::from_str(given.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let ticket = given["ticket"].as_str().unwrap().to_owned();
+    // One that is told to come back with another version does not use it up, and is told nothing.
+    let offered = format!("prom.v1, ticket.{ticket}");
+    for version in ["8", "13"] {
+        let refused = server.ask(
+            "GET /ws",
+            &[
+                ("upgrade", "websocket"),
+                ("connection", "upgrade"),
+                ("sec-websocket-version", version),
+                ("sec-websocket-protocol", &offered),
+            ],
+            "",
+        );
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+        answers.push(refused);
+    }
     let id = header(&answers[2], "x-request-id").to_owned();
     let words = server.stop();
 
@@ -131,7 +167,7 @@ fn lines_name_requests_and_nothing_is_given_away() {
     assert_eq!(refused["level"], "INFO");
     assert!(refused["timestamp"].is_string() && refused["target"].is_string(), "{refused}");
 
-    let hidden = [MARKER, token.rsplit('_').next().unwrap()];
+    let hidden = [MARKER, ticket.as_str(), token.rsplit('_').next().unwrap()];
     for said in words.iter().chain(&answers) {
         assert!(!hidden.iter().any(|secret| said.contains(secret)), "{said}");
     }

@@ -6,6 +6,8 @@
 )]
 
 mod access;
+mod apart;
+mod audit;
 mod changefeeds;
 mod client;
 mod crowd;

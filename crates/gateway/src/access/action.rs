@@ -43,6 +43,23 @@ impl Action {
         Self::OpsAdmin,
     ];
 
+    /// Its name, in the audit log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::Ack => "ack",
+            Self::Read => "read",
+            Self::DlqRead => "dlq.read",
+            Self::DlqReplay => "dlq.replay",
+            Self::CursorSet => "cursor.set",
+            Self::SchemaWrite => "schema.write",
+            Self::TopicAdmin => "topic.admin",
+            Self::OpsRead => "ops.read",
+            Self::OpsAdmin => "ops.admin",
+        }
+    }
+
     /// The area whose administrators may do it; none for what goes by topic.
     pub const fn area(self) -> Option<Area> {
         match self {

@@ -32,9 +32,13 @@ impl Authenticator {
         Self { tokens: RwLock::new(tokens), jwt, rules }
     }
 
-    /// Takes other static tokens instead of those it had.
-    pub fn tokens_installed(&self, tokens: TokenTable) {
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    /// Takes other static tokens instead of those it had. Gives the ids of those that are new, and
+    /// of those that are not there any more.
+    pub fn tokens_installed(&self, tokens: TokenTable) -> (Vec<String>, Vec<String>) {
+        let mut known = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        let changes = (tokens.without(&known), known.without(&tokens));
+        *known = tokens;
+        changes
     }
 
     /// What somebody who was accepted may do now: nothing, if the static token was taken back.

@@ -33,4 +33,5 @@ pub use pattern::{GroupGlob, covers, overlap};
 pub use policy::{Effect, Policy, PolicyError, Right, Rule, RuleTemplate};
 pub use principal::{Principal, authorize};
 pub use scope::ScopeError;
+pub(crate) use token::hex;
 pub use token::{MintedToken, StoredToken, TokenTable, TokenTableError};

@@ -120,6 +120,11 @@ impl TokenTable {
         Ok(Self { tokens: table })
     }
 
+    /// The ids of tokens that are not in another table, in any order.
+    pub(super) fn without(&self, other: &Self) -> Vec<String> {
+        self.tokens.keys().filter(|id| !other.tokens.contains_key(*id)).cloned().collect()
+    }
+
     /// Who has the token of this name, if it was not taken back.
     pub(super) fn named(&self, name: &str) -> Option<Principal> {
         let (id, _) = name.split_once(':')?;
@@ -144,7 +149,8 @@ impl TokenTable {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as people read and compare them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
         text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));

@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::Peer;
+use super::endpoint::Entrance;
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
 use crate::limits::{BODY_ROOM_BYTES, PAGE_EVENTS, PAGE_EVENTS_MAX};
@@ -18,6 +19,7 @@ use crate::rejection::{Code, Rejection};
 /// A request that may go ahead, with who makes it.
 pub(super) struct Call {
     pub(super) edge: Arc<Edge>,
+    pub(super) entrance: Entrance,
     pub(super) principal: Principal,
     pub(super) peer: Peer,
     pub(super) params: Vec<(String, String)>,

@@ -12,6 +12,7 @@ use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::time;
 use crate::access::Action;
+use crate::audit::About;
 use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
 
@@ -291,7 +292,14 @@ async fn seek(mut call: Call) -> Result<Response, Rejection> {
         bus.plan_seek(&group, &wish.topics, to).await?
     };
     let moves = moves.into_iter().map(Moved::from).collect();
-    answer::json(200, &Moves { applied: wish.apply, moves })
+    moved_answer(&Moves { applied: wish.apply, moves })
+}
+
+/// What was moved, or would be; the audit log is told which.
+fn moved_answer(moves: &Moves) -> Result<Response, Rejection> {
+    let mut response = answer::json(200, moves)?;
+    response.extensions_mut().insert(About(serde_json::json!({ "applied": moves.applied })));
+    Ok(response)
 }
 
 /// Moves a group in one partition to an offset.
@@ -318,5 +326,5 @@ async fn seek_exactly(
         let again = from.get() as i64 - next.get() as i64;
         Moved { topic, partition, from, to: next, again }
     };
-    answer::json(200, &Moves { applied: wish.apply, moves: vec![moved] })
+    moved_answer(&Moves { applied: wish.apply, moves: vec![moved] })
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::answer;
 use super::call::Call;
-use super::endpoint::{Endpoint, Guard, Verb};
+use super::endpoint::{Endpoint, Entrance, Guard, Verb};
 use crate::access::{Action, Resource, authorize};
 use crate::rejection::{Code, Rejection};
 
@@ -48,7 +48,8 @@ async fn ready(call: Call) -> Result<Response, Rejection> {
     let (code, status) = if good { (200, "ok") } else { (503, "degraded") };
     // Strangers learn whether, operators why.
     let operator = authorize(&call.principal, Action::OpsRead, Resource::Server).is_ok();
-    if !call.query.has("verbose") || !operator {
+    let told = operator && call.entrance != Entrance::Data;
+    if !call.query.has("verbose") || !told {
         return Ok(answer::bytes(code, "text/plain", format!("{status}\n")));
     }
     answer::json(

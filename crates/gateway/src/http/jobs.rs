@@ -14,10 +14,14 @@ use crate::access::{Action, Resource, authorize};
 use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
 
+/// Where a job begins. Whoever may publish may do it, and it is audited all the same: it may publish
+/// more at once than a client ever would.
+pub(super) const BEGIN: &str = "/replays";
+
 pub(super) const ENDPOINTS: [Endpoint; 6] = [
     Endpoint {
         method: Verb::Post,
-        path: "/replays",
+        path: BEGIN,
         guard: Guard::Topics(Action::Publish),
         summary: "Begins a bulk replay of topics to another topic or once more for a group; with \
                   dry_run=true only says what it would do.",

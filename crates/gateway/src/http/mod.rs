@@ -57,6 +57,10 @@ mod changefeeds;
 
 mod tokens;
 
+mod tickets;
+
+mod audit;
+
 mod health;
 
 mod metrics;
@@ -74,12 +78,12 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 use crate::edge::Edge;
 use crate::listener::Door;
 use crate::rejection::{Code, Rejection};
-pub(crate) use endpoint::Endpoint;
+pub(crate) use endpoint::{Endpoint, Entrance};
 
 /// Who is at the other end. Counts as one connection for as long as it is kept: a WebSocket
 /// outlives the request that it began as.
@@ -107,15 +111,44 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(jobs::ENDPOINTS);
     all.extend(changefeeds::ENDPOINTS);
     all.extend(tokens::ENDPOINTS);
+    all.push(tickets::ENDPOINT);
+    all.push(audit::ENDPOINT);
     all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
     all
 }
 
-pub(crate) fn router(edge: &Arc<Edge>) -> Router {
+/// Whether what a request asks for is administration, which may have a listener of its own: clients
+/// with two addresses choose by this. `path` is that of the request, without what is behind `?`.
+pub fn is_administration(method: &Method, path: &str) -> bool {
+    let method = if *method == Method::HEAD { "get" } else { method.as_str() };
+    let segments: Vec<&str> = path.split('/').collect();
+    let meant = |endpoint: &Endpoint| {
+        let known: Vec<&str> = endpoint.path.split('/').collect();
+        let is_same = |(known, given): (&&str, &&str)| known.starts_with('{') || known == given;
+        let is_it = endpoint.method.name().eq_ignore_ascii_case(method)
+            && known.len() == segments.len()
+            && known.iter().zip(&segments).all(is_same);
+        is_it.then(|| known.iter().filter(|segment| !segment.starts_with('{')).count())
+    };
+    // What is named goes before what is any, as in the router.
+    let found = endpoints().into_iter().filter_map(|one| Some((meant(&one)?, one.guard)));
+    let found = found.max_by_key(|(named, _)| *named);
+    found.is_some_and(|(_, guard)| !Entrance::Data.serves(guard))
+}
+
+pub(crate) fn router(edge: &Arc<Edge>, entrance: Entrance) -> Router {
     let mut router = Router::new();
-    for endpoint in endpoints() {
+    let (here, elsewhere): (Vec<Endpoint>, Vec<Endpoint>) =
+        endpoints().into_iter().partition(|endpoint| entrance.serves(endpoint.guard));
+    for endpoint in &here {
         // Methods of one address are joined by the router.
-        router = router.route(endpoint.path, endpoint.route(edge));
+        router = router.route(endpoint.path, endpoint.route(edge, entrance));
+    }
+    // An address that is here keeps its other methods to itself, too.
+    for endpoint in elsewhere {
+        if here.iter().any(|other| other.path == endpoint.path) {
+            router = router.route(endpoint.path, endpoint.absent(edge));
+        }
     }
     let unknown = Arc::clone(edge);
     let wrong_method = Arc::clone(edge);

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use super::answer;
-use super::endpoint::{Endpoint, Guard, Verb};
+use super::endpoint::{Endpoint, Entrance, Guard, Verb};
 use super::{endpoints, shapes};
 use crate::rejection::Code;
 
@@ -14,13 +14,13 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
     guard: Guard::Open,
     summary: "This description.",
     query: &[],
-    act: |_| async { answer::json(200, &document()) }.boxed(),
+    act: |call| async move { answer::json(200, &document(call.entrance)) }.boxed(),
 };
 
-/// OpenAPI 3.1.
-pub(crate) fn document() -> Value {
+/// OpenAPI 3.1, of what is there for those who come in by this entrance.
+pub(crate) fn document(entrance: Entrance) -> Value {
     let mut paths = Map::new();
-    for endpoint in endpoints() {
+    for endpoint in endpoints().into_iter().filter(|one| entrance.serves(one.guard)) {
         let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(endpoint.method.name().into(), operation(&endpoint));
@@ -70,7 +70,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         json!({ "name": name, "in": "query", "required": needed, "schema": schema })
     }));
     let security = match endpoint.guard {
-        Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
+        Guard::Known | Guard::Server(_) | Guard::Topics(_) => json!([{ "bearer": [] }]),
         Guard::Open | Guard::Frames => json!([]),
     };
     let problem = refusal(endpoint);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_resource_is_described_once() {
-        let document = document();
+        let document = document(Entrance::Whole);
         let names: HashSet<String> = endpoints().iter().map(identifier).collect();
         assert_eq!(names.len(), endpoints().len());
         for endpoint in endpoints() {

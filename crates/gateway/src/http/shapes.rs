@@ -66,6 +66,9 @@ pub(super) fn in_query(endpoint: &Endpoint, name: &str) -> (Value, bool) {
         "key" => json!({ "type": "string", "minLength": 1 }),
         "limit" if is_confluent(endpoint) => json!({ "type": "integer" }),
         "limit" => json!({ "type": "integer", "minimum": 1, "maximum": PAGE_EVENTS_MAX }),
+        "from" | "before" if endpoint.path == "/audit" => {
+            json!({ "type": "integer", "minimum": 0 })
+        }
         "offset" => json!({ "type": "integer", "minimum": 0 }),
         "from" if endpoint.path.starts_with("/changefeeds") => number(0),
         // Of a view also a position.
@@ -122,6 +125,7 @@ pub(super) fn body(endpoint: &Endpoint) -> Option<(Value, bool)> {
         "/resume",
         "/pause",
         "/cancel",
+        "/tickets",
     ];
     let bare = bare.iter().any(|ending| endpoint.path.ends_with(ending));
     (!bare).then_some((schema, needed))

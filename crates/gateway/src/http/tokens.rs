@@ -9,6 +9,7 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use crate::access::{Action, MintedToken, Policy, StoredToken};
+use crate::audit::About;
 use crate::limits::BODY_BYTES_MAX;
 use crate::rejection::{Code, Rejection};
 use crate::token_store::{TokenStore, TokenStoreError};
@@ -96,16 +97,24 @@ async fn mint(mut call: Call) -> Result<Response, Rejection> {
     minted.stored.expires_at_ms = wish.ttl_ms.map(|ttl| now.saturating_add(ttl));
     tokens.add(&minted.stored).await?;
     let mut answered = shown(&minted.stored, now);
+    let about = About(answered.clone());
     if let Some(fields) = answered.as_object_mut() {
         fields.insert("secret".to_owned(), minted.secret.into());
     }
-    answer::json(201, &answered)
+    let mut response = answer::json(201, &answered)?;
+    response.extensions_mut().insert(about);
+    Ok(response)
 }
 
 async fn revoke(call: Call) -> Result<Response, Rejection> {
     let id: String = call.param("token")?;
     match tokens(&call)?.remove(&id).await? {
-        Some(token) => answer::json(200, &shown(&token, call.edge.clock.now_ms())),
+        Some(token) => {
+            let shown = shown(&token, call.edge.clock.now_ms());
+            let mut response = answer::json(200, &shown)?;
+            response.extensions_mut().insert(About(shown));
+            Ok(response)
+        }
         None => Err(Rejection::new(Code::NotFound, format!("there is no token {id}"))),
     }
 }

@@ -29,16 +29,25 @@ pub(super) const ROOT: Endpoint = Endpoint {
 
 pub(super) const WS: Endpoint = Endpoint { path: "/ws", ..ROOT };
 
+/// How a subprotocol begins that is none, but a ticket.
+const TICKET: &str = "ticket.";
+
 async fn upgrade(mut call: Call) -> Result<Response, Rejection> {
     // A page that others control is known by its origin, which was checked; a client without one
     // has to have a credential, in the head or in its first frame.
     let credential = bearer(&call.head.headers)?.is_some();
-    let principal = (credential || call.edge.anonymous().is_some()).then(|| call.principal.clone());
+    let mut principal =
+        (credential || call.edge.anonymous().is_some()).then(|| call.principal.clone());
     let accept = accept(&call.head.headers)?;
     let on_upgrade = call.head.extensions.remove::<OnUpgrade>();
     let on_upgrade = on_upgrade.ok_or(Rejection::plain(Code::BadRequest))?;
     if call.edge.is_draining() {
         return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
+    }
+    // Last, so that a request that would be refused anyway does not use it up.
+    let ticket = ticket(&call.head.headers, credential)?;
+    if let Some(ticket) = ticket {
+        principal = Some(call.edge.redeem(ticket, call.peer.address.ip())?);
     }
     let known = match principal {
         Some(principal) if principal.policy().is_empty() => {
@@ -103,6 +112,18 @@ fn accept(headers: &HeaderMap) -> Result<HeaderValue, Rejection> {
     let key = key.filter(|_| wanted).ok_or_else(|| refused(Code::BadRequest))?;
     let sum = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat());
     HeaderValue::from_str(&STANDARD.encode(sum)).map_err(|_| Rejection::plain(Code::Internal))
+}
+
+/// The ticket among the subprotocols that are offered: browsers let a page name those, and no other
+/// header. Who shows two credentials is refused as if both were wrong.
+fn ticket(headers: &HeaderMap, credential: bool) -> Result<Option<&str>, Rejection> {
+    let named = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL);
+    let mut given = named.into_iter().filter_map(|name| name.strip_prefix(TICKET));
+    let ticket = given.next();
+    if ticket.is_some() && (credential || given.next().is_some()) {
+        return Err(Rejection::plain(Code::Unauthorized));
+    }
+    Ok(ticket)
 }
 
 /// What a header lists, over all its lines.

@@ -195,6 +195,10 @@ impl Session {
 
     fn refuse_with(&self, corr: Option<&Corr>, refusal: &Rejection, refused: &[RefusedToken]) {
         self.edge.count_refusal(refusal.code);
+        if let (Code::Forbidden, Some(principal)) = (refusal.code, &self.principal) {
+            let now = self.edge.clock.now_ms();
+            self.edge.audit.refusals.forbidden(principal.subject(), "frame", now);
+        }
         self.say(&ServerFrame::Err {
             corr,
             code: refusal.code.as_str(),

@@ -160,6 +160,10 @@ async fn no_resource_is_without_a_guard() {
             (401, "unauthorized"),
             "{request:?}"
         );
+        // Whoever may do anything may ask for a ticket, which allows no more.
+        if request.path == "/tickets" {
+            continue;
+        }
         // Who may do something else may not do this. A list of nothing is no answer to what is
         // there.
         let other = scene.send(method, address, &secrets[1], "{}").await;

@@ -7,9 +7,12 @@ mod operating;
 mod pages;
 
 mod access;
+mod audit;
 mod bad_tokens;
+mod entrances;
 mod guarded;
 mod issuer;
+mod tickets;
 
 mod limits;
 mod rates;

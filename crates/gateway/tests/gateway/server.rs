@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct TestServer {
     pub(crate) bus: Bus,
     pub(crate) at: SocketAddr,
+    /// Where administration is, if it is elsewhere.
+    pub(crate) admin: Option<SocketAddr>,
     pub(crate) handle: ServerHandle,
     pub(crate) running: JoinHandle<()>,
 }
@@ -41,8 +43,9 @@ impl TestServer {
         change(&mut settings);
         let server = Server::bind(bus.clone(), settings).await.unwrap();
         let (at, handle) = (server.addresses()[0], server.handle());
+        let admin = server.admin_addresses().first().copied();
         let running = tokio::spawn(server.run());
-        Self { bus, at, handle, running }
+        Self { bus, at, admin, handle, running }
     }
 
     pub(crate) async fn plain(&self) -> Client {

@@ -37,6 +37,9 @@ pub(crate) struct Add {
     /// The server.
     #[arg(long)]
     url: String,
+    /// Where its administration is, if it has an address of its own.
+    #[arg(long, value_name = "URL")]
+    admin_url: Option<String>,
     /// File with the token to show.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -67,9 +70,11 @@ pub(crate) fn run(command: ContextCommand, output: &Output) -> anyhow::Result<St
         ContextCommand::Ls => list(&contexts, output)?,
         ContextCommand::Add(add) => {
             check_url(&add.url)?;
+            add.admin_url.as_deref().map_or(Ok(()), check_url)?;
             // It is used from other directories, too.
             let token_file = add.token_file.map(std::path::absolute).transpose()?;
-            let context = Context { url: add.url, token_file, protected: add.protected };
+            let Add { url, admin_url, protected, .. } = add;
+            let context = Context { url, admin_url, token_file, protected };
             if contexts.context.insert(add.name.clone(), context).is_some() {
                 output.progress("it was there, and is replaced");
             }

@@ -25,6 +25,10 @@ pub(crate) struct Dev {
     /// Port of this machine to listen on; 0 for any that is free [default: 7766].
     #[arg(long)]
     port: Option<u16>,
+    /// Port of this machine for administration, metrics and details of health, which are then not
+    /// at the other one [default: with everything else].
+    #[arg(long, value_name = "PORT")]
+    admin_port: Option<u16>,
     /// Let this machine's processes send heartbeats, and a projector tell who is alive.
     #[arg(long)]
     demo: bool,
@@ -52,6 +56,7 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         settings.bounds = unhurried(settings.bounds);
     }
     settings.listen = vec![address(dev, manifest.as_ref())];
+    settings.admin = admin_address(dev, manifest.as_ref()).into_iter().collect();
     settings.origins.clone_from(&dev.origin);
     let mut data = dev.data.clone();
     if let Some(manifest) = &manifest {
@@ -101,7 +106,7 @@ pub(crate) fn run(dev: &Dev, output: &Output) -> anyhow::Result<Status> {
         reload,
         demo: dev.demo,
         options: server::options(manifest.as_ref(), false),
-        banner: Box::new(move |addresses| banner(addresses, &described)),
+        banner: Box::new(move |addresses, admin| banner(addresses, admin, &described)),
         manifest,
         watch: true,
         on_storage_error: OnStorageError::default(),
@@ -166,6 +171,14 @@ fn address(dev: &Dev, manifest: Option<&Manifest>) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
+/// The same for administration, if it is to have its own.
+fn admin_address(dev: &Dev, manifest: Option<&Manifest>) -> Option<SocketAddr> {
+    let said = manifest.and_then(|found| found.document.server.admin.as_ref());
+    let said = said.and_then(|said| said.all().first()?.parse::<SocketAddr>().ok());
+    let port = dev.admin_port.or_else(|| said.map(|address| address.port()))?;
+    Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+}
+
 /// What a banner says.
 struct Described {
     /// What it is, and how to have it otherwise.
@@ -177,7 +190,7 @@ struct Described {
     demo: bool,
 }
 
-fn banner(addresses: &[SocketAddr], described: &Described) -> String {
+fn banner(addresses: &[SocketAddr], admin: &[SocketAddr], described: &Described) -> String {
     let Described { storage, auth, token, manifest, demo } = described;
     let Some(address) = addresses.first() else {
         return String::new();
@@ -185,6 +198,9 @@ fn banner(addresses: &[SocketAddr], described: &Described) -> String {
     let mut flag = String::new();
     if address.port() != PORT {
         flag.push_str(&format!(" --url http://{address}"));
+    }
+    if let Some(admin) = admin.first() {
+        flag.push_str(&format!(" --admin-url http://{admin}"));
     }
     if let Some(token) = token {
         flag.push_str(&format!(" --token-file {}", token.display()));
@@ -197,7 +213,7 @@ fn banner(addresses: &[SocketAddr], described: &Described) -> String {
         format!("Promethean {}", env!("CARGO_PKG_VERSION")),
         row("HTTP API", &format!("http://{address}"), "OpenAPI: /openapi.json"),
         row("WebSocket", &format!("ws://{address}/ws"), ""),
-        row("Metrics", &format!("http://{address}/metrics"), ""),
+        row("Metrics", &format!("http://{}/metrics", admin.first().unwrap_or(address)), ""),
         row("Storage", &storage.0, storage.1),
         row("Auth", &auth.0, auth.1),
     ];

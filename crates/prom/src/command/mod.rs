@@ -58,6 +58,8 @@ pub(crate) mod moved;
 
 mod apply;
 
+mod audit;
+
 mod credentials;
 
 mod kept_tokens;
@@ -118,6 +120,7 @@ pub(crate) enum Command {
     Token(token::TokenCommand),
     #[command(subcommand)]
     Auth(token::AuthCommand),
+    Audit(Box<audit::Audit>),
     #[command(subcommand, name = "ctx")]
     Context(context::ContextCommand),
     Doctor(doctor::Doctor),
@@ -257,6 +260,7 @@ pub(crate) fn run(command: Command, output: &Output) -> anyhow::Result<Status> {
         Command::Check(command) => apply::check(&command, output),
         Command::Token(command) => token::run(&command, output),
         Command::Auth(command) => token::auth(&command, output),
+        Command::Audit(wish) => audit::run(*wish, output),
         Command::Context(command) => context::run(command, output),
         Command::Completions(wish) => manual::completions(&wish),
         Command::Man(wish) => manual::man(&wish, output),

@@ -35,6 +35,10 @@ pub(crate) struct Serve {
     /// machine only].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
+    /// Address and port for administration, metrics and details of health, which are then not
+    /// where clients are; may be given several times [default: with everything else].
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Vec<SocketAddr>,
     /// Static tokens, as JSON [default: tokens.json in the data directory, made with one token
     /// for an administrator if it is not there].
     #[arg(long, value_name = "FILE")]
@@ -116,6 +120,9 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
     if let Some(manifest) = &manifest {
         super::server::complete(&mut settings, manifest);
     }
+    if is_shared {
+        settings.audit.chain = Some(super::audit::chain(&data)?);
+    }
     if serve.insecure_no_auth {
         output.progress("warning: whoever can reach this server may do anything");
     }
@@ -130,7 +137,7 @@ pub(crate) fn run(mut serve: Serve, output: &Output) -> anyhow::Result<Status> {
         reload: Reload { jwks: serve.jwks.clone(), tokens: Some(tokens), makes_first },
         demo: false,
         options: super::server::options(manifest.as_ref(), declared),
-        banner: Box::new(|_| concat!("Promethean ", env!("CARGO_PKG_VERSION")).to_owned()),
+        banner: Box::new(|_, _| concat!("Promethean ", env!("CARGO_PKG_VERSION")).to_owned()),
         manifest,
         watch: false,
         on_storage_error: serve.on_storage_error,
@@ -155,6 +162,10 @@ impl Serve {
         if self.listen.is_empty() {
             let said = server.listen.iter().flat_map(|listen| listen.all());
             self.listen = said.filter_map(|address| address.parse().ok()).collect();
+        }
+        if self.admin_listen.is_empty() {
+            let said = server.admin.iter().flat_map(|admin| admin.all());
+            self.admin_listen = said.filter_map(|address| address.parse().ok()).collect();
         }
         if self.origin.is_empty() {
             self.origin.clone_from(&server.origins);
@@ -193,6 +204,7 @@ fn settings(
     if !serve.listen.is_empty() {
         settings.listen.clone_from(&serve.listen);
     }
+    settings.admin.clone_from(&serve.admin_listen);
     settings.tls = serve
         .tls_cert
         .clone()

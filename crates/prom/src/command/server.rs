@@ -16,6 +16,7 @@ use promethean::projection::view_store::ViewStore;
 use promethean::{Bus, BusOptions, UnknownTopics};
 use promethean_event::Topic;
 use promethean_gateway::access::{StoredToken, TokenTable};
+use promethean_gateway::audit::Retention;
 use promethean_gateway::quota::Rate;
 use promethean_gateway::{Rates, Server, ServerHandle, Settings, StartError, TokenStore};
 use tokio::task::JoinHandle;
@@ -32,7 +33,8 @@ use crate::shelf::{self, Workshop};
 use crate::told_time;
 
 /// What to tell a person once the server listens.
-pub(super) type Banner = Box<dyn FnOnce(&[SocketAddr]) -> String>;
+/// Its addresses, and those of administration if it has its own.
+pub(super) type Banner = Box<dyn FnOnce(&[SocketAddr], &[SocketAddr]) -> String>;
 
 /// What is to be served.
 pub(super) struct Hosting {
@@ -106,6 +108,9 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     let document = &manifest.document;
     if let Some(time) = document.server.drain_timeout {
         settings.bounds.drain = Duration::from_millis(time.0);
+    }
+    if let Some(time) = document.server.audit_retention {
+        settings.audit.retention = Retention::Millis(time.0);
     }
     if let Some(max) = document.server.connections_per_subject {
         settings.bounds.connections_per_subject = max;
@@ -257,12 +262,14 @@ async fn serve(
         }
         Err(error) => return Err(error.into()),
     };
-    let addresses = server.addresses();
+    let (addresses, admin) = (server.addresses(), server.admin_addresses());
     let reload = (&mut hosting.reload, hosting.data.as_deref());
     let tokens = follow_tokens(output, reload, bus, server.handle()).await?;
     let (credentials, following) = tokens.unzip();
     let note = match (&hosting.data, addresses.first()) {
-        (Some(data), Some(address)) => Some(announce(data, *address, is_secure)?),
+        (Some(data), Some(address)) => {
+            Some(announce(data, (*address, admin.first().copied()), is_secure)?)
+        }
         _ => None,
     };
     if let Some(manifest) = &hosting.manifest {
@@ -270,9 +277,12 @@ async fn serve(
     }
     let feeding = Feeding::start(bus);
     let demo = if hosting.demo { Some(Demo::start(bus).await?) } else { None };
-    output.progress(&(hosting.banner)(&addresses));
+    output.progress(&(hosting.banner)(&addresses, &admin));
     if !std::io::stderr().is_terminal() {
         // What programs that start a server wait for.
+        for address in &admin {
+            output.progress(&format!("administration on {address}"));
+        }
         for address in &addresses {
             output.progress(&format!("listening on {address}"));
         }

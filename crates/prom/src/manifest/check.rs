@@ -63,22 +63,29 @@ impl Findings {
 
     fn server(&mut self, manifest: &Manifest) {
         let (server, auth) = (&manifest.document.server, &manifest.document.auth);
-        let mut is_open = false;
-        for address in server.listen.iter().flat_map(super::document::OneOrMany::all) {
-            match address.parse::<SocketAddr>() {
-                Ok(address) => is_open |= !address.ip().is_loopback(),
-                Err(_) => {
-                    let how = "is not an address; write it like 127.0.0.1:7766 or 0.0.0.0:7766";
-                    self.error("server.listen", format!("{address:?} {how}"));
+        let mut open = None;
+        for (at, said) in [("server.listen", &server.listen), ("server.admin", &server.admin)] {
+            for address in said.iter().flat_map(super::document::OneOrMany::all) {
+                match address.parse::<SocketAddr>() {
+                    Ok(address) if address.ip().is_loopback() => {}
+                    Ok(_) => open = open.or(Some(at)),
+                    Err(_) => {
+                        let how = "is not an address; write it like 127.0.0.1:7766 or 0.0.0.0:7766";
+                        self.error(at, format!("{address:?} {how}"));
+                    }
                 }
             }
         }
         if server.tls_cert.is_some() != server.tls_key.is_some() {
             self.error("server", "tls_cert and tls_key belong together");
         }
-        if is_open && server.tls_cert.is_none() && !server.insecure_no_tls {
+        let is_open = open.is_some();
+        if let Some(at) = open
+            && server.tls_cert.is_none()
+            && !server.insecure_no_tls
+        {
             let problem = "others can reach this address, but no TLS is set up";
-            self.error("server.listen", format!("{problem}; give tls_cert and tls_key"));
+            self.error(at, format!("{problem}; give tls_cert and tls_key"));
         }
         if is_open && auth.mode == Some(AuthMode::Off) {
             self.error(
@@ -262,6 +269,8 @@ mod tests {
             ("[group.g]\ntopics = [\"a\"]\nmode = \"both\"", "group.g"),
             ("[server]\nlisten = \"here\"", "server.listen"),
             ("[server]\nlisten = \"0.0.0.0:1\"", "server.listen"),
+            ("[server]\nadmin = \"7767\"", "server.admin"),
+            ("[server]\nadmin = \"0.0.0.0:1\"", "server.admin"),
             ("[auth]\nmode = \"jwt\"", "auth"),
             ("[server]\ntls_cert = \"a\"", "server"),
             ("[views.v]\ntopic = \"A b\"", "views.v"),

@@ -49,6 +49,9 @@ pub(crate) struct Document {
 pub(crate) struct ServerTable {
     /// Addresses and ports to listen on. Default: port 7766 of this machine only.
     pub(crate) listen: Option<OneOrMany>,
+    /// Addresses and ports for administration, metrics and details of health, which are then not
+    /// where clients are. Default: none, they are with everything else.
+    pub(crate) admin: Option<OneOrMany>,
     /// Names that the server goes by.
     pub(crate) hosts: Vec<String>,
     /// Web origins that may connect.
@@ -59,6 +62,8 @@ pub(crate) struct ServerTable {
     pub(crate) tls_key: Option<PathBuf>,
     /// Speak plain text also where others can listen. Default: false.
     pub(crate) insecure_no_tls: bool,
+    /// How long records of the audit log are kept, such as 365d. Default: 90d.
+    pub(crate) audit_retention: Option<Millis>,
     /// How long connections may finish when the server stops. Default: 8s.
     pub(crate) drain_timeout: Option<Millis>,
     /// Whether publishing is limited to 1,000 events a second for each topic and so on. Default:

@@ -2,6 +2,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
+use promethean_gateway::rejection::Code;
+
 use super::remote::Connection;
 use crate::command::Status;
 use crate::failure::{Failure, Problem};
@@ -72,6 +74,11 @@ impl Ask {
         ask
     }
 
+    /// Whether it is administration that is asked.
+    pub(super) fn is_administration(&self) -> bool {
+        promethean_gateway::is_administration(&self.method, &self.path)
+    }
+
     /// Path and query, as the request line has them.
     pub(super) fn target(&self) -> String {
         if self.query.is_empty() {
@@ -128,6 +135,35 @@ impl Answer {
     }
 }
 
+/// What a server says of an address that it does not have, and of nothing else.
+const NO_SUCH_ADDRESS: &str = Code::NotFound.title();
+
+/// The same, with what to do where the question was for the other one of two addresses.
+pub(super) fn refusal_of(ask: Asked, status: u16, body: &[u8]) -> Failure {
+    let refused = refusal(status, body);
+    if status != 404 || refused.detail != NO_SUCH_ADDRESS {
+        return refused;
+    }
+    match (ask.administration, ask.apart) {
+        (true, false) => refused.hint(
+            "where administration has an address of its own (--admin-listen), name it with \
+             --admin-url; commands that only administrate take it as --url, too",
+        ),
+        (true, true) => refused.hint("is --admin-url the address of administration?"),
+        (false, _) => refused.hint(
+            "is --url an address for administration only? Name that one with --admin-url, and \
+             with --url the one for clients",
+        ),
+    }
+}
+
+/// Of what kind a question was, and whether the two kinds have an address each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) administration: bool,
+    pub(super) apart: bool,
+}
+
 /// A refusal as it came, or what can be said about one that is not ours.
 pub(super) fn refusal(status: u16, body: &[u8]) -> Failure {
     if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
@@ -151,6 +187,23 @@ mod tests {
         let ask = ask.query("until", None::<u64>).query("limit", Some(5));
         assert_eq!(ask.target(), "/replay?topic=a.**&filter=k+%3D%3D+%22a%26b%22&limit=5");
         assert_eq!(segment("a/b c:d"), "a%2Fb%20c%3Ad");
+    }
+
+    #[test]
+    fn the_other_address_is_hinted_at() {
+        let body =
+            br#"{"title":"t","status":404,"code":"not_found","detail":"There is no such thing"}"#;
+        let hint = |administration, apart| {
+            let asked = Asked { administration, apart };
+            refusal_of(asked, 404, body).hint.unwrap()
+        };
+        assert!(hint(true, false).contains("name it with --admin-url"));
+        assert!(hint(true, true).contains("is --admin-url"));
+        assert!(hint(false, false).contains("is --url an address for administration only?"));
+        // What is not there says what it is.
+        let gone = br#"{"title":"t","status":404,"code":"not_found","detail":"no topic a"}"#;
+        let asked = Asked { administration: true, apart: false };
+        assert_eq!(refusal_of(asked, 404, gone).hint, None);
     }
 
     #[test]

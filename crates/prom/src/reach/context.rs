@@ -15,6 +15,9 @@ use crate::failure::Failure;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
     pub(crate) url: String,
+    /// Where administration is, if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
     /// Whether changes are to be confirmed by name.

@@ -30,6 +30,9 @@ pub(crate) struct Here {
 struct Note {
     pid: u32,
     url: String,
+    /// Where administration is, if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admin_url: Option<String>,
 }
 
 const NOTE: &str = "server.json";
@@ -50,11 +53,12 @@ impl Drop for Announcement {
 /// Leaves a note in a data directory where its server can be reached.
 pub(crate) fn announce(
     directory: &Path,
-    address: SocketAddr,
+    (address, admin): (SocketAddr, Option<SocketAddr>),
     is_secure: bool,
 ) -> anyhow::Result<Announcement> {
     let scheme = if is_secure { "https" } else { "http" };
-    let note = Note { pid: std::process::id(), url: format!("{scheme}://{address}") };
+    let url = |address: SocketAddr| format!("{scheme}://{address}");
+    let note = Note { pid: std::process::id(), url: url(address), admin_url: admin.map(url) };
     let path = directory.join(NOTE);
     fs::write(&path, serde_json::to_vec(&note)?)?;
     Ok(Announcement(path))
@@ -127,9 +131,10 @@ pub(crate) fn taken(directory: &Path, holder: &str) -> Failure {
     let note: Option<Note> = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let place = directory.display();
     match note.filter(|note| note.pid.to_string() == holder) {
-        Some(Note { pid, url }) => {
+        Some(Note { pid, url, admin_url }) => {
             let what = format!("a server (process {pid}) runs on {place}");
-            Failure::new(Status::Conflict, what).hint(format!("reach it with --url {url}"))
+            let admin = admin_url.map(|url| format!(" --admin-url {url}")).unwrap_or_default();
+            Failure::new(Status::Conflict, what).hint(format!("reach it with --url {url}{admin}"))
         }
         None => {
             let what = format!("{place} is in use by process {holder}");

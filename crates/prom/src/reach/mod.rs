@@ -18,6 +18,7 @@ use clap::Args;
 use promethean_gateway::PORT;
 use serde::de::DeserializeOwned;
 
+use ask::Asked;
 pub(crate) use ask::{Answer, Ask, segment};
 pub(crate) use context::{Context, Contexts};
 pub(crate) use here::{Here, announce, taken};
@@ -33,6 +34,10 @@ pub(crate) struct At {
     /// Server to talk to [default: that of the context, or this machine's port 7766] [env: PROM_URL].
     #[arg(long, value_name = "URL", conflicts_with = "data", help_heading = "Where the bus is")]
     url: Option<String>,
+    /// Where its administration is, if it has an address of its own [default: that of the context]
+    /// [env: PROM_ADMIN_URL].
+    #[arg(long, value_name = "URL", conflicts_with = "data", help_heading = "Where the bus is")]
+    admin_url: Option<String>,
     /// Data directory to use directly, while no server runs on it.
     #[arg(long, value_name = "DIR", help_heading = "Where the bus is")]
     data: Option<PathBuf>,
@@ -66,7 +71,8 @@ impl At {
     /// A server by its address, with the token that the environment names.
     pub(crate) fn of_url(url: &str) -> Self {
         let timeout = Duration::from_secs(30);
-        Self { url: Some(url.to_owned()), data: None, token_file: None, context: None, timeout }
+        let url = Some(url.to_owned());
+        Self { url, admin_url: None, data: None, token_file: None, context: None, timeout }
     }
 
     /// The same with another token.
@@ -81,7 +87,13 @@ impl At {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let contexts = Contexts::read()?;
         let named = self.context.clone().or_else(|| env("PROM_CONTEXT"));
-        let url = self.url.clone().or_else(|| env("PROM_URL").filter(|_| named.is_none()));
+        // The environment's two addresses belong together: a token is not shown to one server
+        // because another was named.
+        let from_env = || env("PROM_URL").filter(|_| named.is_none());
+        let (url, admin) = match self.url.clone() {
+            Some(url) => (Some(url), None),
+            None => (from_env(), from_env().and_then(|_| env("PROM_ADMIN_URL"))),
+        };
         let context = match url {
             Some(_) => None,
             None => contexts.chosen(named.as_deref())?,
@@ -95,19 +107,27 @@ impl At {
             Some(file) => Some(remote::read_token(&file)?),
             None => env("PROM_TOKEN"),
         };
+        let admin = self.admin_url.clone().or(admin);
+        let admin = admin.or_else(|| context.and_then(|context| context.admin_url.clone()));
         let url = url.or_else(|| context.map(|context| context.url.clone()));
         let url = url.unwrap_or_else(|| format!("http://127.0.0.1:{PORT}"));
         let is_protected = context.is_some_and(|context| context.protected);
         let way = Way { said: self.said(), is_protected };
-        Ok(Reach::There(Box::new(Remote::new(&url, token, self.timeout, way)?)))
+        let remote = Remote::new(&url, token, self.timeout, way)?.with_admin(admin.as_deref())?;
+        Ok(Reach::There(Box::new(remote)))
     }
 
     /// What was said of the server, as flags: another `prom` has to be told the same. What the
     /// environment and the current context say, they say to that one, too.
     fn said(&self) -> String {
         let file = self.token_file.as_ref().map(|file| file.display().to_string());
-        [("--url", &self.url), ("--context", &self.context), ("--token-file", &file)]
-            .into_iter()
+        let said = [
+            ("--url", &self.url),
+            ("--admin-url", &self.admin_url),
+            ("--context", &self.context),
+            ("--token-file", &file),
+        ];
+        said.into_iter()
             .filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)))
             .collect()
     }
@@ -142,16 +162,32 @@ impl Reach {
         }
     }
 
+    fn refusal(asked: Option<Asked>, status: u16, body: &[u8]) -> Failure {
+        match asked {
+            Some(asked) => ask::refusal_of(asked, status, body),
+            None => ask::refusal(status, body),
+        }
+    }
+
+    /// Of what kind a question to a server is.
+    fn asked(&self, ask: &Ask) -> Option<Asked> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(remote) => Some(remote.asked(ask)),
+        }
+    }
+
     /// Asks for something that is there whole; a refusal is a failure.
     pub(crate) async fn json<T: DeserializeOwned>(&self, ask: Ask) -> anyhow::Result<T> {
+        let asked = self.asked(&ask);
         let answer = self.answer(ask).await?;
         let status = answer.status;
         let (body, connection) = answer.whole().await?;
-        if let (Self::There(remote), Some(connection)) = (self, connection) {
-            remote.keep(connection).await;
+        if let (Self::There(remote), Some(asked), Some(connection)) = (self, asked, connection) {
+            remote.keep(asked, connection).await;
         }
         if status >= 400 {
-            return Err(ask::refusal(status, &body).into());
+            return Err(Self::refusal(asked, status, &body).into());
         }
         serde_json::from_slice(&body).map_err(|error| {
             let what = format!("{} does not answer as Promethean does: {error}", self.place());
@@ -161,13 +197,14 @@ impl Reach {
 
     /// Asks for something that comes in pieces.
     pub(crate) async fn stream(&self, ask: Ask) -> anyhow::Result<Answer> {
+        let asked = self.asked(&ask);
         let answer = self.answer(ask).await?;
         if answer.status < 400 {
             return Ok(answer);
         }
         let status = answer.status;
         let (body, _) = answer.whole().await?;
-        Err(ask::refusal(status, &body).into())
+        Err(Self::refusal(asked, status, &body).into())
     }
 
     /// What to call it.

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::ask::{Answer, Ask};
+use super::ask::{Answer, Ask, Asked};
 use crate::command::Status;
 use crate::failure::Failure;
 
@@ -35,6 +35,8 @@ pub(crate) struct Remote {
     patience: Duration,
     way: Way,
     idle: Mutex<Option<Connection>>,
+    /// Where administration is, if it is not here.
+    admin: Option<Box<Self>>,
 }
 
 /// How a user got there.
@@ -78,7 +80,24 @@ impl Remote {
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { PORT });
         let url = plain.trim_end_matches('/').to_owned();
         let idle = Mutex::new(None);
-        Ok(Self { url, host, port, is_secure, token, patience, way, idle })
+        Ok(Self { url, host, port, is_secure, token, patience, way, idle, admin: None })
+    }
+
+    /// The same, with another address for administration.
+    pub(super) fn with_admin(self, url: Option<&str>) -> Result<Self, Failure> {
+        let Some(url) = url else { return Ok(self) };
+        let admin = Self::new(url, self.token.clone(), self.patience, Way::default())?;
+        Ok(Self { admin: Some(Box::new(admin)), ..self })
+    }
+
+    /// Of what kind a question is.
+    pub(super) fn asked(&self, ask: &Ask) -> Asked {
+        Asked { administration: ask.is_administration(), apart: self.admin.is_some() }
+    }
+
+    /// Who answers it.
+    fn for_question(&self, asked: Asked) -> &Self {
+        self.admin.as_deref().filter(|_| asked.administration).unwrap_or(self)
     }
 
     pub(super) fn url(&self) -> &str {
@@ -90,6 +109,10 @@ impl Remote {
     }
 
     pub(super) async fn ask(&self, ask: Ask) -> anyhow::Result<Answer> {
+        self.for_question(self.asked(&ask)).ask_here(ask).await
+    }
+
+    async fn ask_here(&self, ask: Ask) -> anyhow::Result<Answer> {
         let idle = self.idle.lock().await.take().filter(|connection| !connection.is_closed());
         if let Some(connection) = idle {
             // The server may have closed it meanwhile; then a new one is asked. Questions can be
@@ -103,8 +126,8 @@ impl Remote {
     }
 
     /// Keeps a connection whose answer has been read.
-    pub(super) async fn keep(&self, connection: Connection) {
-        *self.idle.lock().await = Some(connection);
+    pub(super) async fn keep(&self, asked: Asked, connection: Connection) {
+        *self.for_question(asked).idle.lock().await = Some(connection);
     }
 
     async fn ask_over(&self, mut connection: Connection, ask: &Ask) -> anyhow::Result<Answer> {
@@ -216,6 +239,19 @@ mod tests {
         for wrong in ["ftp://a", "http://", "http://a b", ""] {
             assert_eq!(remote(wrong, None).unwrap_err().status, Status::Usage, "{wrong}");
         }
+    }
+
+    #[test]
+    fn administration_is_asked_where_it_is() {
+        let remote = remote("localhost:1", None).unwrap().with_admin(Some("localhost:2")).unwrap();
+        let port = |ask: Ask| remote.for_question(remote.asked(&ask)).port;
+        assert_eq!(port(Ask::get("/topics").query("topic", Some("a"))), 2);
+        assert_eq!(port(Ask::post("/groups/g/seek")), 2);
+        assert_eq!(port(Ask::post("/registry/a/versions")), 2);
+        assert_eq!(port(Ask::get("/registry/a/versions")), 1);
+        assert_eq!(port(Ask::post("/publish/a").query("key", Some("k"))), 1);
+        assert_eq!(port(Ask::get("/livez")), 1);
+        assert_eq!(port(Ask::get("/nowhere")), 1);
     }
 
     #[test]
