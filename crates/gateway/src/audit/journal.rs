@@ -307,7 +307,8 @@ mod tests {
             one.write(Record::of("one")).await.unwrap();
             two.write(Record::of("two")).await.unwrap();
             let (a, b) = tokio::join!(one.write(Record::of("a")), two.write(Record::of("b")));
-            (a.unwrap(), b.unwrap());
+            a.unwrap();
+            b.unwrap();
         }
         let records = stored(&store).await;
         assert_eq!((records.len(), verdict(&records).faults), (12, vec![]));

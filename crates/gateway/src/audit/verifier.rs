@@ -253,7 +253,7 @@ mod tests {
         verifier.begins_later();
         (7..).zip(chain("a", 5..=6)).for_each(|(offset, record)| verifier.see(offset, &record));
         let gone = ChainHead { chain: "gone".into(), n: 3, sha256: "0".repeat(64) };
-        let verdict = verifier.end(&[gone.clone()]);
+        let verdict = verifier.end(std::slice::from_ref(&gone));
         assert_eq!((verdict.chains[0].first, verdict.faults), (5, vec![]));
         // Without retention there is no reason for it.
         let verdict = super::Verifier::default().end(&[gone]);

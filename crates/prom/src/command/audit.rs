@@ -103,38 +103,45 @@ fn table(rows: &[Row]) -> String {
 /// One line of a record, or one of each kind of refusal that it sums up.
 fn lines(row: &Row) -> Vec<Vec<String>> {
     let record: Value = serde_json::from_str(row.record.get()).unwrap_or_default();
-    let text = |of: &Value, name: &str| output::plain(of[name].as_str().unwrap_or("-"));
-    let time =
-        |millis: &Value| Timestamp::from_millis(millis.as_u64().unwrap_or_default()).to_string();
-    if let Some(refused) = record["about"]["refused"].as_array() {
-        let mut lines: Vec<Vec<String>> = refused
-            .iter()
-            .map(|line| {
-                let who = if line["subject"].is_string() { "subject" } else { "peer" };
-                let often = format!("{} times: {}", line["count"], text(line, "code"));
-                vec![time(&line["last"]), text(line, who), text(line, "action"), "-".into(), often]
-            })
-            .collect();
-        if record["about"]["others"].as_u64().is_some_and(|others| others > 0) {
-            let often = format!("{} times", record["about"]["others"]);
-            lines.push(vec![time(&record["at"]), "others".into(), "-".into(), "-".into(), often]);
-        }
-        return lines;
+    if let Some(refused) = member(&record, "/about/refused").as_array() {
+        return summed_up(&record, refused);
     }
-    let code = record["code"].as_str().map(|code| format!(": {code}")).unwrap_or_default();
-    let what = if record["resource"].is_string() {
-        text(&record, "resource")
-    } else {
-        output::plain(&record["about"].to_string())
+    let code = member(&record, "/code").as_str().map(|code| format!(": {code}"));
+    let what = match member(&record, "/resource") {
+        Value::String(_) => text(&record, "/resource"),
+        _ => output::plain(&member(&record, "/about").to_string()),
     };
-    let outcome = format!("{}{code}", text(&record, "outcome"));
-    vec![vec![
-        time(&record["at"]),
-        text(&record, "subject"),
-        text(&record, "action"),
-        what,
-        outcome,
-    ]]
+    let outcome = format!("{}{}", text(&record, "/outcome"), code.unwrap_or_default());
+    let (subject, action) = (text(&record, "/subject"), text(&record, "/action"));
+    vec![vec![time(&record, "/at"), subject, action, what, outcome]]
+}
+
+fn summed_up(record: &Value, refused: &[Value]) -> Vec<Vec<String>> {
+    let line = |line: &Value| {
+        let who = if member(line, "/subject").is_string() { "/subject" } else { "/peer" };
+        let often = format!("{} times: {}", member(line, "/count"), text(line, "/code"));
+        vec![time(line, "/last"), text(line, who), text(line, "/action"), "-".into(), often]
+    };
+    let mut lines: Vec<Vec<String>> = refused.iter().map(line).collect();
+    let others = member(record, "/about/others");
+    if others.as_u64().is_some_and(|others| others > 0) {
+        let often = format!("{others} times");
+        lines.push(vec![time(record, "/at"), "others".into(), "-".into(), "-".into(), often]);
+    }
+    lines
+}
+
+/// What is there under a JSON pointer; null if nothing is.
+fn member<'a>(of: &'a Value, pointer: &str) -> &'a Value {
+    of.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+fn text(of: &Value, pointer: &str) -> String {
+    output::plain(member(of, pointer).as_str().unwrap_or("-"))
+}
+
+fn time(of: &Value, pointer: &str) -> String {
+    Timestamp::from_millis(member(of, pointer).as_u64().unwrap_or_default()).to_string()
 }
 
 async fn verify(reach: &Reach, output: &Output) -> anyhow::Result<Status> {
