@@ -110,6 +110,13 @@ fn refused(arguments: &[&str], code: i32, words: &str) {
     assert!(said.contains(words), "{arguments:?}: {said}");
 }
 
+/// How many records the audit log has, each as it was written: they move as well.
+fn audited(server: &Server, token: &Path) -> u64 {
+    let verdict: Value =
+        serde_json::from_str(&ask(server, token, &["audit", "verify", "--json"])).unwrap();
+    verdict["records"].as_u64().unwrap()
+}
+
 #[test]
 fn a_directory_moves_into_mongodb_and_back() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -120,12 +127,14 @@ fn a_directory_moves_into_mongodb_and_back() {
     runtime.block_on(publish(&server, &scene.token, 0..300));
     let mut consumed = runtime.block_on(consume(&server, &scene.token, 50));
     let before = seen(&server, &scene.token);
+    let acts = audited(&server, &scene.token);
+    assert!(acts > 0, "a topic was made");
     assert_eq!(server.stop(), Some(0));
 
     let moved = migrate(text(&a), &scene.store);
     assert_eq!(
         (&moved["events"], &moved["groups"], &moved["tokens"]),
-        (&300.into(), &1.into(), &1.into())
+        (&(300 + acts).into(), &1.into(), &1.into())
     );
     assert_eq!(migrate(text(&a), &scene.store)["state"], "moved", "again: nothing to do");
     refused(&["serve", "--data", text(&a), "--listen", "127.0.0.1:0"], 6, "was moved");
@@ -138,10 +147,11 @@ fn a_directory_moves_into_mongodb_and_back() {
     consumed.sort_unstable();
     assert_eq!(consumed, (0..300).collect::<Vec<u64>>(), "each event once");
     let at_hub = seen(&server, &scene.token);
+    assert_eq!(audited(&server, &scene.token), acts);
     assert_eq!(server.stop(), Some(0));
 
     let back = migrate(&scene.store, text(&b));
-    assert_eq!((&back["events"], &back["tokens"]), (&300.into(), &1.into()));
+    assert_eq!((&back["events"], &back["tokens"]), (&(300 + acts).into(), &1.into()));
     assert_eq!(back["hash"], moved["hash"], "the same content on the way back");
     refused(&["serve", "--store", &scene.store, "--data", text(&hub)], 6, "was moved");
     let server = serve(&["--data", text(&b)]);
@@ -212,21 +222,26 @@ fn a_plan_leaves_both_sides_as_they_are() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scene = Scene::new();
     let (a, b) = (scene.path("a"), scene.path("b"));
-    let planned = |from: &str, to: &str| {
+    let planned = |from: &str, to: &str, events: u64| {
         let planned = prom(&["migrate", "--from", from, "--to", to, "--dry-run"]);
         assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
-        assert!(stderr(&planned).contains("up to 300 events"), "{}", stderr(&planned));
+        assert!(
+            stderr(&planned).contains(&format!("up to {events} events")),
+            "{}",
+            stderr(&planned)
+        );
         // Without a yes nothing is made, either.
         refused(&["migrate", "--from", from, "--to", to, "--no-input"], 2, "needs a confirmation");
     };
     let server = serve(&["--data", text(&a)]);
     ask(&server, &scene.token, &["topic", "add", "orders.placed", "--partitions", "3"]);
     runtime.block_on(publish(&server, &scene.token, 0..300));
-    planned(text(&a), &scene.store);
+    let events = 300 + audited(&server, &scene.token);
+    planned(text(&a), &scene.store, events);
     assert_eq!(server.stop(), Some(0));
     let before = contents(&a);
-    planned(text(&a), &scene.store);
-    planned(text(&a), text(&b));
+    planned(text(&a), &scene.store, events);
+    planned(text(&a), text(&b), events);
     assert!(contents(&a) == before, "the plan has changed the source");
     assert!(!b.exists(), "the plan has made the target");
     // Nothing is there: the database was not made.
@@ -286,11 +301,12 @@ fn a_server_runs_while_it_is_moved() {
         at(&["pub", topic, "1"]);
     }
     runtime.block_on(publish(&server, &scene.token, 0..300));
+    let events = 302 + audited(&server, &scene.token);
     let copy = ["migrate", "--from", text(&a), "--to", &scene.store, "--yes", "--copy-only"];
     let copied = prom(&copy);
     assert_eq!(copied.status.code(), Some(0), "{}", stderr(&copied));
     let copied: Value = serde_json::from_str(&stdout(&copied)).unwrap();
-    assert_eq!((&copied["state"], &copied["events"]), (&"copied".into(), &302.into()));
+    assert_eq!((&copied["state"], &copied["events"]), (&"copied".into(), &events.into()));
     refused(&["serve", "--store", &scene.store, "--data", text(&hub)], 6, "being moved here");
 
     let mut moving = Moving::begin(text(&a), &scene.store);
@@ -307,10 +323,12 @@ fn a_server_runs_while_it_is_moved() {
     moving.says("and the rest follows at once");
     runtime.block_on(publish(&server, &scene.token, 500..600));
     let before = seen(&server, &scene.token);
+    let events = 602 + audited(&server, &scene.token);
     assert_eq!(server.stop(), Some(0));
     let moved = moving.ends();
-    assert_eq!((&moved["state"], &moved["events"]), (&"moved".into(), &602.into()));
-    assert_eq!((&moved["topics"], &moved["groups"]), (&3.into(), &1.into()));
+    assert_eq!((&moved["state"], &moved["events"]), (&"moved".into(), &events.into()));
+    // Three of users', and the audit log.
+    assert_eq!((&moved["topics"], &moved["groups"]), (&4.into(), &1.into()));
     refused(&["serve", "--data", text(&a), "--listen", "127.0.0.1:0"], 6, "was moved");
 
     // And back, while the hub runs.
@@ -324,9 +342,10 @@ fn a_server_runs_while_it_is_moved() {
     moving.says("hub uses");
     runtime.block_on(publish(&server, &scene.token, 600..700));
     let at_hub = seen(&server, &scene.token);
+    let events = 702 + audited(&server, &scene.token);
     moving.says("and the rest follows at once");
     assert_eq!(server.stop(), Some(0));
-    assert_eq!(moving.ends()["events"], 702);
+    assert_eq!(moving.ends()["events"], events);
     let server = serve(&["--data", text(&b)]);
     assert_eq!(seen(&server, &scene.token), at_hub);
     assert_eq!(server.stop(), Some(0));
@@ -401,10 +420,11 @@ fn schemas_and_views_are_the_same_after_a_move_and_back() {
     runtime.block_on(publish(&server, 0..200));
     wrong(&server);
     let before = shown(&server, &scene.token);
+    let acts = audited(&server, &scene.token);
     assert!(before["documents"].as_array().is_some_and(|all| all.len() > 10), "{before:#}");
     assert_eq!(server.stop(), Some(0));
 
-    assert_eq!(migrate(text(&a), &scene.store)["events"], 200);
+    assert_eq!(migrate(text(&a), &scene.store)["events"], 200 + acts);
     let server = start(&["--store", &scene.store, "--data", text(&hub)]);
     assert_eq!(shown(&server, &scene.token), before, "in MongoDB");
     wrong(&server);
@@ -413,7 +433,7 @@ fn schemas_and_views_are_the_same_after_a_move_and_back() {
     assert_ne!(later["documents"], before["documents"], "the view goes on there");
     assert_eq!(server.stop(), Some(0));
 
-    assert_eq!(migrate(&scene.store, text(&b))["events"], 300);
+    assert_eq!(migrate(&scene.store, text(&b))["events"], 300 + acts);
     let server = start(&["--data", text(&b)]);
     assert_eq!(shown(&server, &scene.token), later, "back in a directory");
     wrong(&server);
