@@ -431,6 +431,7 @@ fn schemas_and_views_are_the_same_after_a_move_and_back() {
     runtime.block_on(publish(&server, 200..300));
     let later = shown(&server, &scene.token);
     assert_ne!(later["documents"], before["documents"], "the view goes on there");
+    let acts = audited(&server, &scene.token);
     assert_eq!(server.stop(), Some(0));
 
     assert_eq!(migrate(&scene.store, text(&b))["events"], 300 + acts);
