@@ -17,3 +17,14 @@ pub(crate) fn told(word: &str, text: Option<&str>, output: &Output) -> anyhow::R
     output.progress(&format!("{word} {}", moment.said));
     Ok(Some(moment.millis))
 }
+
+/// A time of day, with the day if it was not today.
+pub(crate) fn moment(millis: u64) -> String {
+    let now = clock::now();
+    let at = i64::try_from(millis).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let Some(at) = at.map(|at| at.to_zoned(now.time_zone().clone())) else {
+        return millis.to_string();
+    };
+    let form = if at.date() == now.date() { "%H:%M:%S" } else { "%a %d %b %H:%M:%S" };
+    at.strftime(form).to_string()
+}

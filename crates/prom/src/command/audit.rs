@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use promethean_event::{EventId, Timestamp};
+use promethean_event::EventId;
 use promethean_gateway::audit::{ChainHead, Verdict, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::Status;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Missing, Reach};
+use crate::times::moment;
 
 /// Show the audit log: who changed what, and who was refused.
 #[derive(Debug, Args)]
@@ -141,7 +142,7 @@ fn text(of: &Value, pointer: &str) -> String {
 }
 
 fn time(of: &Value, pointer: &str) -> String {
-    Timestamp::from_millis(member(of, pointer).as_u64().unwrap_or_default()).to_string()
+    moment(member(of, pointer).as_u64().unwrap_or_default())
 }
 
 async fn verify(reach: &Reach, output: &Output) -> anyhow::Result<Status> {

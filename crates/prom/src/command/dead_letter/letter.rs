@@ -1,8 +1,6 @@
 use promethean_event::{Event, EventId, GroupName, Topic};
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
-
 /// A dead letter as the server shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Letter {
@@ -35,15 +33,4 @@ impl Letter {
     pub(super) fn kind(&self) -> &str {
         self.fingerprint.get(..8).unwrap_or(&self.fingerprint)
     }
-}
-
-/// A time of day, with the day if it was not today.
-pub(super) fn moment(millis: u64) -> String {
-    let now = clock::now();
-    let at = i64::try_from(millis).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    let Some(at) = at.map(|at| at.to_zoned(now.time_zone().clone())) else {
-        return millis.to_string();
-    };
-    let form = if at.date() == now.date() { "%H:%M:%S" } else { "%a %d %b %H:%M:%S" };
-    at.strftime(form).to_string()
 }

@@ -4,11 +4,12 @@ use clap::Args;
 use promethean_event::EventId;
 use serde::Serialize;
 
-use super::letter::{Letter, moment};
+use super::letter::Letter;
 use super::{LISTED_MAX, Selection, letters};
 use crate::command::Status;
 use crate::output::{self, Output};
 use crate::reach::{At, Reach};
+use crate::times::moment;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {

@@ -8,13 +8,14 @@ use promethean_event::{Event, EventId, Topic};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::letter::{Letter, moment};
+use super::letter::Letter;
 use super::{LISTED_MAX, Selection, harm, letters, named};
 use crate::command::Status;
 use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach};
+use crate::times::moment;
 
 #[derive(Debug, Args)]
 struct Chosen {

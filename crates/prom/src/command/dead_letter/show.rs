@@ -1,10 +1,11 @@
 use clap::Args;
 
-use super::letter::{Letter, moment};
+use super::letter::Letter;
 use super::{in_form, named};
 use crate::command::Status;
 use crate::output::{self, Output};
 use crate::reach::{At, Reach};
+use crate::times::moment;
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
