@@ -23,9 +23,8 @@ use crate::writer::OpenSegment;
 
 /// Filled on the spot when there is no spare; larger ones grow as they are written.
 const FILL_NOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Zeroes between two syncs. Larger pieces are no faster, and a publisher's sync may have to wait for
-/// one: beside pieces of 1 MiB, of 4 to 6 ms each, one sync in a hundred took 2.6 ms, beside pieces of
-/// this size, of 0.7 ms, 1.1 ms, and 0.9 ms with nothing beside it.
+/// Zeroes between two syncs. A publisher's sync may have to wait for one piece, and larger ones are no
+/// faster in sum (`docs/benchmarks.md`).
 const FILL_BYTES: u64 = 256 * 1024;
 /// How long the filler rests after each of them, as a multiple of what they took: it has a tenth of
 /// the disk's time at most. A log that grows faster than that goes on in files that grow with it,
