@@ -42,6 +42,8 @@ pub const AUDIT_RESOURCE_BYTES_MAX: usize = 512;
 pub const AUDIT_ABOUT_BYTES_MAX: usize = 16 * 1024;
 /// Most kinds of refusals that are told apart between two records of them.
 pub const AUDIT_REFUSALS_MAX: usize = 32;
+/// Most tokens that a record names of those that came, and of those that went.
+pub const AUDIT_TOKENS_MAX: usize = 30;
 /// How often a record of the audit log is tried where others write the same chain, or nobody knows
 /// whether it was written.
 pub const AUDIT_ATTEMPTS_MAX: u32 = 8;
@@ -121,6 +123,7 @@ pub const AUTH_FAILURES_MAX: u32 = 10;
 const _: () = {
     assert!(TICKETS_PER_SUBJECT_MAX <= TICKETS_MAX);
     assert!(AUDIT_REFUSALS_MAX * (SUBJECT_BYTES_MAX + 200) <= AUDIT_ABOUT_BYTES_MAX);
+    assert!(2 * AUDIT_TOKENS_MAX * (SUBJECT_BYTES_MAX + 4) + 100 <= AUDIT_ABOUT_BYTES_MAX);
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
