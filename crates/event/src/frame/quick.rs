@@ -1,6 +1,8 @@
 //! `PUBLISH` frames as nearly all clients write them, in one pass that checks the payload too. What is
 //! unusual in any way is left to the general reader, and so is everything that is wrong: it knows why.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 
 use super::client::{ClientFrame, Publish};
@@ -99,8 +101,24 @@ fn events(frame: &Bytes, text: &str, scan: &mut Scan<'_>) -> Option<Vec<Publish>
     }
 }
 
-/// A name that is a pattern as well: the general reader takes it for one first.
+thread_local! {
+    /// The topic that was read last. Those of a client are mostly one, which is not made anew then.
+    static LAST: RefCell<Option<Topic>> = const { RefCell::new(None) };
+}
+
 fn topic(name: &[u8]) -> Option<Topic> {
+    LAST.with_borrow_mut(|last| {
+        if let Some(topic) = last.as_ref().filter(|last| last.as_str().as_bytes() == name) {
+            return Some(topic.clone());
+        }
+        let topic = new_topic(name)?;
+        *last = Some(topic.clone());
+        Some(topic)
+    })
+}
+
+/// A name that is a pattern as well: the general reader takes it for one first.
+fn new_topic(name: &[u8]) -> Option<Topic> {
     let name = std::str::from_utf8(name).ok()?;
     let segments = name.split('.').count();
     if name.len() > TOPIC_BYTES_MAX || segments > PATTERN_SEGMENTS_MAX {
