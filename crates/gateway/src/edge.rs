@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean::store::{Durability, Put};
+use promethean::store::{Appended, Durability, Put};
 use promethean::{Bus, PublishOptions};
 use promethean_event::{EventId, Key, Payload, Topic};
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -303,6 +303,15 @@ impl Edge {
 
     pub(crate) fn count_refusal(&self, code: Code) {
         self.metrics.refused.add(code.as_str(), "", 1);
+    }
+
+    /// Counts events that were stored, by where they stand.
+    pub(crate) fn count_stored<'a>(&self, appended: impl Iterator<Item = &'a Appended>) {
+        let known = self.bus.topics();
+        let receipts = appended.flat_map(|appended| &appended.receipts);
+        // Of a topic that was removed meanwhile nothing is shown any more.
+        let entries = receipts.filter_map(|receipt| known.by_id(receipt.lane.topic));
+        self.count_published(entries.map(|entry| &entry.definition.topic));
     }
 
     /// Counts events that were stored. Most batches are of one topic, which is looked up once.

@@ -131,13 +131,18 @@ impl Histogram {
     const FIRST_US: u64 = 50;
 
     pub(crate) fn record(&self, time: std::time::Duration) {
+        self.record_many(time, 1);
+    }
+
+    /// So often the same.
+    pub(crate) fn record_many(&self, time: std::time::Duration, times: u64) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let steps = micros.div_ceil(Self::FIRST_US).max(1).next_power_of_two().trailing_zeros();
         let index = (steps as usize).min(Self::BUCKETS - 1);
         if let Some(bucket) = self.buckets.get(index) {
-            bucket.fetch_add(1, Ordering::Relaxed);
+            bucket.fetch_add(times, Ordering::Relaxed);
         }
-        self.sum_us.fetch_add(micros, Ordering::Relaxed);
+        self.sum_us.fetch_add(micros.saturating_mul(times), Ordering::Relaxed);
     }
 
     fn write(&self, out: &mut String, name: &str, help: &str) {

@@ -28,6 +28,32 @@ pub struct Append {
     pub expect: Vec<Expectation>,
 }
 
+/// One of several appends that came together, and whose events follow each other.
+#[derive(Debug, Clone, Default)]
+pub struct Part {
+    /// How many of the events are its own.
+    pub events: usize,
+    /// How far they have travelled when its answer comes. Default: synced.
+    pub durability: Durability,
+    /// Where partitions must end for it to go through.
+    pub expect: Vec<Expectation>,
+}
+
+/// An append, whoever has its events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) events: &'a [NewEvent],
+    pub(crate) durability: Durability,
+    pub(crate) expect: &'a [Expectation],
+}
+
+impl<'a> From<&'a Append> for Wish<'a> {
+    fn from(append: &'a Append) -> Self {
+        let Append { events, durability, expect } = append;
+        Self { events, durability: *durability, expect }
+    }
+}
+
 /// Who writes what is appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WrittenBy {
@@ -140,6 +166,16 @@ pub(crate) struct BatchEntry {
     pub(crate) fresh: bool,
 }
 
+impl Wish<'_> {
+    /// Whether it may share a batch with others: it is small enough to be copied, asks for no
+    /// conditions, and is to wait for others.
+    pub(crate) fn is_small(&self, size: BatchSize) -> bool {
+        self.durability != Durability::None
+            && self.expect.is_empty()
+            && size.bytes <= SMALL_BATCH_BYTES_MAX
+    }
+}
+
 impl BatchEntry {
     pub(crate) fn key_hash(&self) -> Option<u64> {
         self.has_key.then_some(self.key_hash)
@@ -153,12 +189,12 @@ impl BatchEntry {
 
 impl BatchSize {
     /// Of the events of an append, once they are encoded.
-    pub(crate) fn of(append: &Append) -> Result<Self, AppendError> {
-        let events = append.events.len();
+    pub(crate) fn of(wish: Wish<'_>) -> Result<Self, AppendError> {
+        let events = wish.events.len();
         if events == 0 {
             return Err(AppendError::Empty);
         }
-        let records = append.events.iter().map(|event| RECORD_HEADER_BYTES + body_bytes(event));
+        let records = wish.events.iter().map(|event| RECORD_HEADER_BYTES + body_bytes(event));
         let bytes = FRAME_HEADER_BYTES + records.sum::<usize>();
         if bytes > BATCH_BYTES_MAX || events > BATCH_EVENTS_MAX {
             return Err(AppendError::TooLarge { events, bytes });
@@ -187,7 +223,7 @@ impl Batch {
     }
 
     pub(crate) fn encode(
-        append: &Append,
+        wish: Wish<'_>,
         size: BatchSize,
         (names, memory): (&Names, &FrameMemory),
     ) -> Result<Self, AppendError> {
@@ -197,50 +233,47 @@ impl Batch {
             receipts: Vec::with_capacity(size.events),
             ..Self::default()
         };
-        batch.fill(append, names)?;
+        batch.begin();
+        batch.expect.extend_from_slice(wish.expect);
+        batch.fill(wish, names)?;
         Ok(batch)
     }
 
-    /// Encodes what may share a batch with others, and lets it be copied; `None` if it may not: it
-    /// is too large to be copied, asks for conditions, or is not to wait for others.
-    pub(crate) fn encode_small<T>(
-        append: &Append,
-        size: BatchSize,
-        names: &Names,
-        copy: impl FnOnce(&Self) -> T,
-    ) -> Option<Result<T, AppendError>> {
-        let waits = append.durability != Durability::None && append.expect.is_empty();
-        (waits && size.bytes <= SMALL_BATCH_BYTES_MAX).then(|| {
-            SMALL.with_borrow_mut(|small| {
-                small.clear();
-                small.fill(append, names)?;
-                Ok(copy(small))
-            })
+    /// Lends memory of this thread in which small batches are encoded, to be copied to others.
+    pub(crate) fn gather<T>(act: impl FnOnce(&mut Self) -> T) -> T {
+        SMALL.with_borrow_mut(|small| {
+            small.begin();
+            act(small)
         })
     }
 
-    fn clear(&mut self) {
+    /// Has nothing in it.
+    pub(crate) fn begin(&mut self) {
         self.bytes.clear();
+        self.bytes.resize(FRAME_HEADER_BYTES, 0);
         self.entries.clear();
         self.receipts.clear();
         self.parts.clear();
+        (self.durability, self.system) = (Durability::None, true);
     }
 
-    /// Encodes the events of an append as the only part.
-    fn fill(&mut self, append: &Append, names: &Names) -> Result<(), AppendError> {
-        self.bytes.resize(FRAME_HEADER_BYTES, 0);
-        self.expect.clone_from(&append.expect);
-        self.durability = append.durability;
-        self.system = true;
+    /// Encodes the events of an append as one more part; nothing of it stays if it is refused.
+    pub(crate) fn fill(&mut self, wish: Wish<'_>, names: &Names) -> Result<(), AppendError> {
+        let (bytes, entries) = (self.bytes.len(), self.entries.len());
+        let mut system = true;
         let mut last: Option<(&Topic, TopicId, PartitionCount)> = None;
-        for event in &append.events {
+        for event in wish.events {
             // Events of a batch are mostly of one topic: a comparison, instead of a look-up.
             let (topic, partitions) = match last {
                 Some((name, topic, partitions)) if *name == event.topic => (topic, partitions),
                 _ => {
-                    let unknown = || AppendError::UnknownTopic(event.topic.clone());
-                    let &(topic, partitions) = names.get(&event.topic).ok_or_else(unknown)?;
-                    self.system &= event.topic.is_system();
+                    let Some(&(topic, partitions)) = names.get(&event.topic) else {
+                        self.bytes.truncate(bytes);
+                        self.entries.truncate(entries);
+                        self.receipts.truncate(entries);
+                        return Err(AppendError::UnknownTopic(event.topic.clone()));
+                    };
+                    system &= event.topic.is_system();
                     last = Some((&event.topic, topic, partitions));
                     (topic, partitions)
                 }
@@ -249,18 +282,21 @@ impl Batch {
             self.push(event, Lane { topic, partition });
         }
         self.parts.push(self.entries.len());
+        self.durability = self.durability.max(wish.durability);
+        self.system &= system;
         Ok(())
     }
 
-    /// Adds another batch as one more part.
+    /// Adds the parts of another batch.
     pub(crate) fn add(&mut self, other: &Self) {
+        let before = self.entries.len();
         let shift = (self.bytes.len() - FRAME_HEADER_BYTES) as u32;
         let records = other.bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         self.bytes.extend_from_slice(records);
         let moved = |entry: &BatchEntry| BatchEntry { start: entry.start + shift, ..*entry };
         self.entries.extend(other.entries.iter().map(moved));
         self.receipts.extend_from_slice(&other.receipts);
-        self.parts.push(self.entries.len());
+        self.parts.extend(other.parts.iter().map(|end| before + end));
         self.durability = self.durability.max(other.durability);
         self.system &= other.system;
     }

@@ -83,7 +83,7 @@ mod limits;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 
-pub use batch::{Append, Appended, Durability, Expectation, Receipt, WrittenBy};
+pub use batch::{Append, Appended, Durability, Expectation, Part, Receipt, WrittenBy};
 pub use catalog::LaneState;
 pub use cleaner::{CleanError, Holds};
 pub use clock::{Clock, SystemClock};
@@ -101,5 +101,5 @@ pub use recovery::{Damage, OpenReport};
 pub use scrub::Scrubbed;
 pub use segment::{Record, RecordRef};
 pub use survey::{SegmentSurvey, Survey, TopicSurvey, survey};
-pub use ticket::Ticket;
+pub use ticket::{RunTicket, Ticket};
 pub use topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};

@@ -12,6 +12,8 @@ pub(crate) const FRAME_BYTES_TARGET: usize = 4 * 1024 * 1024;
 pub(crate) const SHARED_BYTES_MAX: usize = 128 * 1024;
 /// Up to this size a batch is copied to others that wait, instead of keeping memory of its own.
 pub(crate) const SMALL_BATCH_BYTES_MAX: usize = 16 * 1024;
+/// Small batches of one publisher are gathered up to this size before they are copied.
+pub(crate) const GATHERED_BYTES_MAX: usize = 64 * 1024;
 /// Largest segment: positions in it are 32 bits.
 pub(crate) const SEGMENT_BYTES_LIMIT: u64 = 1 << 31;
 /// A segment that is not filled ahead has at least so much in it when it is left for one that is.
@@ -37,7 +39,8 @@ pub(crate) const FRAME_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 const _: () = {
     assert!(FRAME_MEMORY_BYTES_MAX.is_multiple_of(FRAME_MEMORY_BYTES_MIN));
-    assert!(SMALL_BATCH_BYTES_MAX < SHARED_BYTES_MAX);
+    assert!(SMALL_BATCH_BYTES_MAX <= GATHERED_BYTES_MAX);
+    assert!(GATHERED_BYTES_MAX < SHARED_BYTES_MAX);
     assert!(SHARED_BYTES_MAX <= FRAME_BYTES_TARGET);
     assert!(FRAME_BYTES_TARGET as u64 <= FRAME_BYTES_MAX);
     assert!(FRAME_BYTES_MAX * 4 < SEGMENT_BYTES_LIMIT);

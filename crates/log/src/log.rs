@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 
-use promethean_event::{EventId, Key, Offset, Partition, Pattern, Seq, Timestamp, Topic};
+use promethean_event::{EventId, Key, NewEvent, Offset, Partition, Pattern, Seq, Timestamp, Topic};
 
-use crate::batch::{Append, Appended, Batch, BatchSize, WrittenBy};
-use crate::catalog::LaneState;
+use crate::batch::{Append, Appended, Batch, BatchSize, Part, Wish, WrittenBy};
+use crate::catalog::{LaneState, Names};
 use crate::cleaner::{self, Holds};
 use crate::disk::{Disk, RealDisk};
 use crate::engine::{Engine, Segment};
 use crate::error::{AppendError, OpenError, ReadError};
 use crate::keys::KeyReader;
-use crate::limits::{QUICK_BYTES_MAX, QUICK_SYNC};
+use crate::limits::{GATHERED_BYTES_MAX, QUICK_BYTES_MAX, QUICK_SYNC};
 use crate::lock::DirectoryLock;
 use crate::options::{Drive, Options};
-use crate::queue::{AppendTicket, Call, Request};
+use crate::queue::{AppendTickets, Call, Request};
 use crate::read::{LaneReader, MergedReader, Page, PageLimit};
 use crate::recovery::{self, OpenReport};
 use crate::roll::Pace;
 use crate::segment::Record;
-use crate::ticket::Ticket;
+use crate::ticket::{Answers, RunTicket, Ticket, Tickets};
 use crate::topic::{Lane, TopicDefinition, TopicId};
 use crate::upkeep::{self, SharedWriter};
 use crate::writer::Writer;
@@ -36,6 +36,8 @@ pub struct Log {
     pub(crate) engine: Arc<Engine>,
     running: Arc<Running>,
 }
+
+type AppendRunTicket = RunTicket<Result<Appended, AppendError>>;
 
 /// What runs the log, stopped when the last handle goes.
 struct Running {
@@ -134,21 +136,71 @@ impl Log {
         self.hand_over(append, Some(taken_at), Call::Now)
     }
 
-    /// Appends that came together: each is all or none and answered for itself, and they stand in
-    /// this order. The writer is woken when all of them wait for it, so that they share its work; or
-    /// they are written, and answered, before this returns ([`WrittenBy::CallerIfQuick`]).
+    /// Appends that came together, part after part of the events: each is all or none and answered
+    /// for itself, and they stand in this order. The writer is woken when all of them wait for it, so
+    /// that they share its work; or they are written, and answered, before this returns
+    /// ([`WrittenBy::CallerIfQuick`]).
     pub fn append_run(
         &self,
-        run: &[Append],
+        events: &[NewEvent],
+        parts: &[Part],
         by: WrittenBy,
-    ) -> Vec<Ticket<Result<Appended, AppendError>>> {
-        let tickets = run.iter().map(|append| self.hand_over(append, None, Call::Later)).collect();
+    ) -> RunTicket<Result<Appended, AppendError>> {
+        let mut run = RunTicket::with_capacity(parts.len());
+        let mut rest = events;
+        let names = self.engine.names();
+        Batch::gather(|small| {
+            for part in parts {
+                let (events, after) = rest.split_at(part.events.min(rest.len()));
+                rest = after;
+                let wish = Wish { events, durability: part.durability, expect: &part.expect };
+                self.gather(small, (wish, &names), &mut run);
+            }
+            self.share(small, &mut run);
+        });
+        drop(names);
         let quick = self.engine.sync_times.are_within(QUICK_SYNC);
         match (by, self.engine.site.options.drive) {
             (WrittenBy::CallerIfQuick, Drive::Threads) if quick => self.write_here(QUICK_BYTES_MAX),
             _ => self.engine.queue.call_writer(),
         }
-        tickets
+        run
+    }
+
+    /// Adds one of a run to those that are gathered; to the queue, behind them, if it has to go alone.
+    fn gather(
+        &self,
+        small: &mut Batch,
+        (wish, names): (Wish<'_>, &Names),
+        run: &mut AppendRunTicket,
+    ) {
+        let size = BatchSize::of(wish);
+        let refused = match size {
+            Ok(size) if wish.is_small(size) => {
+                if small.bytes.len() + size.bytes > GATHERED_BYTES_MAX {
+                    self.share(small, run);
+                }
+                match small.fill(wish, names) {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                }
+            }
+            Ok(size) => {
+                self.share(small, run);
+                self.encoded_alone((wish, names), size, None, Call::Later)
+            }
+            Err(error) => Err(error),
+        };
+        self.share(small, run);
+        run.add(refused.unwrap_or_else(|error| Tickets::answered(vec![Err(error)])));
+    }
+
+    /// Hands over what was gathered.
+    fn share(&self, small: &mut Batch, run: &mut AppendRunTicket) {
+        if !small.parts.is_empty() {
+            run.add(self.engine.queue.push_small(small, Call::Later));
+            small.begin();
+        }
     }
 
     fn write_here(&self, bytes_max: usize) {
@@ -161,28 +213,40 @@ impl Log {
         taken_at: Option<Timestamp>,
         call: Call,
     ) -> Ticket<Result<Appended, AppendError>> {
-        self.encoded(append, taken_at, call).unwrap_or_else(|error| Ticket::answered(Err(error)))
+        let handed = self.encoded(append.into(), taken_at, call);
+        handed.map_or_else(|error| Ticket::answered(Err(error)), Tickets::one)
     }
 
     fn encoded(
         &self,
-        append: &Append,
+        wish: Wish<'_>,
         taken_at: Option<Timestamp>,
         call: Call,
-    ) -> Result<AppendTicket, AppendError> {
-        let size = BatchSize::of(append)?;
-        let (names, queue) = (self.engine.names(), &self.engine.queue);
-        if taken_at.is_none()
-            && let Some(pushed) =
-                Batch::encode_small(append, size, &names, |small| queue.push_small(small, call))
-        {
-            return pushed;
+    ) -> Result<AppendTickets, AppendError> {
+        let size = BatchSize::of(wish)?;
+        let names = self.engine.names();
+        if taken_at.is_none() && wish.is_small(size) {
+            return Batch::gather(|small| {
+                small.fill(wish, &names)?;
+                Ok(self.engine.queue.push_small(small, call))
+            });
         }
-        let batch =
-            Batch { taken_at, ..Batch::encode(append, size, (&names, &self.engine.memory))? };
-        let (ticket, answers) = Ticket::new();
-        queue.add(Request::Append { batch, answers }, call);
-        Ok(ticket)
+        self.encoded_alone((wish, &names), size, taken_at, call)
+    }
+
+    fn encoded_alone(
+        &self,
+        (wish, names): (Wish<'_>, &Names),
+        size: BatchSize,
+        taken_at: Option<Timestamp>,
+        call: Call,
+    ) -> Result<AppendTickets, AppendError> {
+        let engine = &self.engine;
+        let batch = Batch::encode(wish, size, (names, &engine.memory))?;
+        let mut answers = Answers::with_capacity(1);
+        let tickets = answers.tickets(1);
+        engine.queue.add(Request::Append { batch: Batch { taken_at, ..batch }, answers }, call);
+        Ok(tickets)
     }
 
     /// Says where lanes start and go on, further on than they do: the offsets between are left out,

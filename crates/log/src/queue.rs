@@ -7,11 +7,11 @@ use crate::batch::{Appended, Batch, BatchSize};
 use crate::catalog::LaneState;
 use crate::error::AppendError;
 use crate::limits::{FRAME_BYTES_TARGET, SHARED_BYTES_MAX};
-use crate::ticket::{Answers, Ticket};
+use crate::ticket::{Answers, Tickets};
 use crate::topic::{Lane, TopicDefinition, TopicId};
 
 pub(crate) type AppendAnswers = Answers<Result<Appended, AppendError>>;
-pub(crate) type AppendTicket = Ticket<Result<Appended, AppendError>>;
+pub(crate) type AppendTickets = Tickets<Result<Appended, AppendError>>;
 
 /// Something for the writer to do.
 #[derive(Debug)]
@@ -180,8 +180,9 @@ impl Waiting {
 
     /// Adds a small batch to the shared one at the end of the queue; to a new one, if something is
     /// there that must not be overtaken, or one that is large enough.
-    fn share(&mut self, small: &Batch) -> AppendTicket {
-        self.publishers += 1;
+    fn share(&mut self, small: &Batch) -> AppendTickets {
+        let parts = small.parts.len();
+        self.publishers += parts;
         if let Some(Request::Append { batch, answers }) = self.requests.last_mut()
             && batch.shared
             && batch.bytes.len() + small.bytes.len() <= SHARED_BYTES_MAX
@@ -189,15 +190,15 @@ impl Waiting {
             let before = batch.bytes.len();
             batch.add(small);
             self.bytes += batch.bytes.len() - before;
-            return answers.ticket();
+            return answers.tickets(parts);
         }
         let mut batch = Batch::to_share(self.shared_last);
         let mut answers = Answers::with_capacity(self.shared_last.parts);
         batch.add(small);
         self.bytes += batch.bytes.len();
-        let ticket = answers.ticket();
+        let tickets = answers.tickets(parts);
         self.requests.push(Request::Append { batch, answers });
-        ticket
+        tickets
     }
 }
 
@@ -230,17 +231,17 @@ impl Queue {
         }
     }
 
-    /// Adds a batch that is small enough to be copied, behind others like it.
-    pub(crate) fn push_small(&self, batch: &Batch, call: Call) -> AppendTicket {
+    /// Adds a batch that is small enough to be copied, behind others like it. A ticket for each part.
+    pub(crate) fn push_small(&self, batch: &Batch, call: Call) -> AppendTickets {
         let mut waiting = self.lock();
         if let Some(error) = waiting.refusal(self.publishers_max) {
-            return Ticket::answered(Err(error));
+            return Tickets::answered(vec![Err(error); batch.parts.len()]);
         }
-        let ticket = waiting.share(batch);
+        let tickets = waiting.share(batch);
         if call == Call::Now {
             self.call(waiting);
         }
-        ticket
+        tickets
     }
 
     /// Wakes a thread for what was added before, if there is something to do for it.
@@ -383,6 +384,7 @@ fn take_frame(requests: &mut Vec<Request>) -> Vec<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ticket::Ticket;
 
     /// The thread's rest ends by itself in the moment in which it is called: the call wakes nobody.
     #[test]

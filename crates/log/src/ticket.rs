@@ -1,7 +1,9 @@
+use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// The answer to a request, once it is there: wait for it, or await it.
 #[derive(Debug)]
@@ -9,6 +11,21 @@ use std::task::{Context, Poll, Waker};
 pub struct Ticket<T> {
     desk: Arc<Desk<T>>,
     place: usize,
+}
+
+/// Tickets whose numbers follow each other.
+#[derive(Debug)]
+pub(crate) struct Tickets<T> {
+    desk: Arc<Desk<T>>,
+    places: Range<usize>,
+}
+
+/// The answers to requests that came together, in their order, once all are there.
+#[derive(Debug)]
+#[must_use = "an answer that nobody waits for may be an error"]
+pub struct RunTicket<T> {
+    waiting: VecDeque<Tickets<T>>,
+    answers: Vec<T>,
 }
 
 /// The other side of tickets. Those whose answers come together share one: it costs each of them a
@@ -96,6 +113,16 @@ impl<T> Ticket<T> {
 }
 
 impl<T> Slot<T> {
+    /// Whom to tell when it is answered.
+    fn tell(&mut self, context: &Context<'_>) {
+        if let Self::Waiting(waiter) = self {
+            match waiter {
+                Waiter::Task(waker) => waker.clone_from(context.waker()),
+                other => *other = Waiter::Task(context.waker().clone()),
+            }
+        }
+    }
+
     fn take(&mut self) -> Option<T> {
         if !matches!(self, Self::Ready(_)) {
             return None;
@@ -116,13 +143,65 @@ impl<T> Future for Ticket<T> {
         if let Some(value) = slot.take() {
             return Poll::Ready(value);
         }
-        if let Slot::Waiting(waiter) = slot {
-            match waiter {
-                Waiter::Task(waker) => waker.clone_from(context.waker()),
-                other => *other = Waiter::Task(context.waker().clone()),
-            }
-        }
+        slot.tell(context);
         Poll::Pending
+    }
+}
+
+impl<T> Tickets<T> {
+    /// Tickets that are answered already.
+    pub(crate) fn answered(values: Vec<T>) -> Self {
+        let places = 0..values.len();
+        let slots = values.into_iter().map(Slot::Ready).collect();
+        Self {
+            desk: Arc::new(Desk { slots: Mutex::new(Slots(slots)), ready: Condvar::new() }),
+            places,
+        }
+    }
+
+    /// The only one of them.
+    pub(crate) fn one(self) -> Ticket<T> {
+        Ticket { desk: self.desk, place: self.places.start }
+    }
+
+    /// Takes the answers that are there, up to the first that is not.
+    fn take(&mut self, answers: &mut Vec<T>, context: &Context<'_>) -> Poll<()> {
+        let mut slots = self.desk.lock();
+        while !self.places.is_empty() {
+            let slot = slots.of(self.places.start);
+            let Some(value) = slot.take() else {
+                slot.tell(context);
+                return Poll::Pending;
+            };
+            answers.push(value);
+            self.places.start += 1;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<T> RunTicket<T> {
+    /// Of so many requests, at most.
+    pub(crate) fn with_capacity(requests: usize) -> Self {
+        Self { waiting: VecDeque::new(), answers: Vec::with_capacity(requests) }
+    }
+
+    /// Adds tickets behind those that are there.
+    pub(crate) fn add(&mut self, tickets: Tickets<T>) {
+        self.waiting.push_back(tickets);
+    }
+}
+
+impl<T: Unpin> Future for RunTicket<T> {
+    type Output = Vec<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<T>> {
+        let Self { waiting, answers } = self.get_mut();
+        while let Some(first) = waiting.front_mut() {
+            ready!(first.take(answers, context));
+            waiting.pop_front();
+        }
+        Poll::Ready(std::mem::take(answers))
     }
 }
 
@@ -134,8 +213,14 @@ impl<T> Answers<T> {
 
     /// One more ticket, numbered from 0.
     pub(crate) fn ticket(&mut self) -> Ticket<T> {
-        self.tickets += 1;
-        Ticket { desk: Arc::clone(&self.desk), place: self.tickets - 1 }
+        self.tickets(1).one()
+    }
+
+    /// So many more.
+    pub(crate) fn tickets(&mut self, count: usize) -> Tickets<T> {
+        let begin = self.tickets;
+        self.tickets += count;
+        Tickets { desk: Arc::clone(&self.desk), places: begin..self.tickets }
     }
 
     /// Answers the only ticket.

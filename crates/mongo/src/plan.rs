@@ -232,6 +232,7 @@ impl Plan {
             // Also a lane that nothing goes to must still end there when all of this is committed.
             self.change(expectation.lane, view);
         }
+        let receipts = receipts.into();
         Ok(Appended { receipts, appended_at, durability: Durability::Synced })
     }
 

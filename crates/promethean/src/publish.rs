@@ -188,7 +188,7 @@ impl Bus {
     }
 
     /// Places events, and says how long it took since somebody looked at the clock.
-    async fn place_since(
+    pub(crate) async fn place_since(
         &self,
         begun: Stopwatch,
         events: Vec<NewEvent>,
@@ -297,7 +297,7 @@ impl Bus {
         drop(topics);
         let PublishOptions { durability, expect } = options;
         let appended = self.inner.store.append(Append { events, durability, expect }).await?;
-        self.count(&appended);
+        self.count(std::iter::once(&appended));
         Ok(appended)
     }
 
@@ -387,14 +387,14 @@ pub(crate) fn admit(events: &mut [NewEvent], marks: Marks) -> Result<(), Publish
 }
 
 /// What is asked for of events once they are in the hands of the store.
-pub(crate) type Names = Vec<(EventId, Topic)>;
+type Names = Vec<(EventId, Topic)>;
 
-pub(crate) fn names_of(events: &[NewEvent]) -> Names {
+fn names_of(events: &[NewEvent]) -> Names {
     events.iter().map(|event| (event.id, event.topic.clone())).collect()
 }
 
 /// The events of a batch that was stored.
-pub(crate) fn all_published(names: Names, appended: &Appended) -> Vec<Published> {
+fn all_published(names: Names, appended: &Appended) -> Vec<Published> {
     let placed = names.into_iter().zip(&appended.receipts);
     placed.map(|(name, receipt)| published(name, *receipt, appended)).collect()
 }

@@ -18,7 +18,7 @@ use promethean_event::frame::{ClientFrame, Corr, FrameError};
 use crate::access::Action;
 use crate::rejection::{Code, Rejection};
 use crate::session::Session;
-pub(crate) use publish::hand_over;
+pub(crate) use publish::{Gathered, Stored, answer, hand_over};
 
 /// What a frame does. There is no frame without an answer here: the compiler asks for it.
 pub(crate) const fn action(frame: &ClientFrame) -> Option<Action> {

@@ -2,16 +2,44 @@ use std::mem;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use promethean::{PublishError, Published};
-use promethean_event::frame::{Corr, Place, Publish};
-use promethean_event::{EventId, NewEvent, Topic};
+use promethean::store::{Appended, Run};
+use promethean::{PublishError, PublishOptions};
+use promethean_event::frame::{Corr, Place, Publish, write_ok};
+use promethean_event::{EventId, NewEvent};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::{limited, weaker};
 use crate::intake::check_headers;
 use crate::limits::GATHERED_BYTES;
 use crate::rejection::{Code, Rejection};
-use crate::session::{Dialect, Done, Gathered, Session, Success};
+use crate::session::{Dialect, Session};
+
+/// Publishes that were taken and not yet handed over: others may have come with them.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    run: Run,
+    /// One for each part of the run.
+    asked: Vec<Asked>,
+    bytes: usize,
+}
+
+/// Who asked for a publish, and what for.
+#[derive(Debug)]
+struct Asked {
+    corr: Option<Corr>,
+    events: usize,
+    /// Whether the client wants to know where they stand.
+    with_places: bool,
+}
+
+/// What became of publishes that were handed over together.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    asked: Vec<Asked>,
+    /// Of all events.
+    ids: Vec<EventId>,
+    outcomes: Vec<Result<Appended, PublishError>>,
+}
 
 /// Takes events to be stored. The answer follows when they are durable; until then more may be sent.
 pub(super) async fn run(
@@ -24,31 +52,29 @@ pub(super) async fn run(
     if session.drain {
         return Err(Rejection::plain(Code::GoingAway).after_ms(1_000));
     }
-    let mut ready = Vec::with_capacity(events.len());
-    for publish in events {
-        ready.push(event(session, principal, publish)?);
-    }
-    if let Err(refusal) = admit(session, principal, &ready) {
-        // Who goes on regardless is closed after a while; who waits is let through in between.
-        let now = session.edge.clock.elapsed();
-        session.abused = session.abused.or(Some(now));
+    if let Err(refusal) = take(session, principal, events) {
+        drop(session.gathered.run.take_back());
         return Err(refusal);
     }
-    session.abused = None;
+    let added = session.gathered.run.added();
     let with_places = batch || session.dialect == Dialect::V1;
-    let known = session.edge.bus.topics();
-    let all_known = ready.iter().all(|event| known.get(&event.topic).is_some());
-    let gathered = Gathered { corr: corr.cloned(), events: ready, with_places };
-    if !all_known {
+    let asked = Asked { corr: corr.cloned(), events: added.len(), with_places };
+    if !are_known(session, added) {
         // A topic that has to be made first is waited for: later ones must not pass.
+        let mut alone = Gathered::default();
+        let events: Vec<NewEvent> = session.gathered.run.take_back().collect();
         hand_over(session);
-        let done = store(session, vec![gathered]).await;
-        session.publishes.push(done.len(), std::future::ready(done).boxed());
+        events.into_iter().for_each(|event| alone.run.add(event));
+        alone.part(session, asked);
+        let stored = store(session, alone).await;
+        session.publishes.push(1, std::future::ready(stored).boxed());
         return Ok(());
     }
-    session.gathered_bytes += bytes(&gathered.events);
-    session.gathered.push(gathered);
-    if session.gathered_bytes >= GATHERED_BYTES {
+    let mut gathered = mem::take(&mut session.gathered);
+    gathered.part(session, asked);
+    let much = gathered.bytes >= GATHERED_BYTES;
+    session.gathered = gathered;
+    if much {
         hand_over(session);
     }
     Ok(())
@@ -56,20 +82,75 @@ pub(super) async fn run(
 
 /// Hands to the store what was gathered, in the order in which it came.
 pub(crate) fn hand_over(session: &mut Session) {
-    if session.gathered.is_empty() {
+    if session.gathered.asked.is_empty() {
         return;
     }
-    session.gathered_bytes = 0;
     let gathered = mem::take(&mut session.gathered);
-    let requests = gathered.len();
+    let requests = gathered.asked.len();
     let mut storing = store(session, gathered).boxed();
     // The first poll hands the events to the store, so that publishes stand there in the order in
     // which they came.
     let storing = match (&mut storing).now_or_never() {
-        Some(done) => std::future::ready(done).boxed(),
+        Some(stored) => std::future::ready(stored).boxed(),
         None => storing,
     };
     session.publishes.push(requests, storing);
+}
+
+/// Answers publishes, in the order in which they came.
+pub(crate) fn answer(session: &Session, stored: Stored) {
+    let Stored { asked, ids, outcomes } = stored;
+    let mut rest = ids.as_slice();
+    // What is said of many is written in one go.
+    let (mut frames, mut ends) = (Vec::new(), Vec::with_capacity(asked.len()));
+    let mut places = Vec::new();
+    for (asked, outcome) in asked.into_iter().zip(outcomes) {
+        let (ids, after) = rest.split_at(asked.events.min(rest.len()));
+        rest = after;
+        match outcome {
+            Ok(appended) => {
+                places.clear();
+                if asked.with_places {
+                    places.extend(ids.iter().zip(&appended.receipts).map(|(id, receipt)| Place {
+                        id: *id,
+                        partition: receipt.lane.partition,
+                        offset: receipt.offset,
+                        duplicate: receipt.duplicate,
+                    }));
+                }
+                let id = ids.first().copied().filter(|_| ids.len() == 1);
+                let durability = weaker(appended.durability);
+                write_ok(&mut frames, asked.corr.as_ref(), id, &places, durability);
+                ends.push(frames.len());
+            }
+            Err(error) => {
+                session.outbox.push_all(mem::take(&mut frames), &ends);
+                ends.clear();
+                session.refuse(asked.corr.as_ref(), &Rejection::from(error));
+            }
+        }
+    }
+    session.outbox.push_all(frames, &ends);
+}
+
+/// Adds events to those that are gathered, if they are good and the client may publish them now.
+fn take(
+    session: &mut Session,
+    principal: &Principal,
+    events: Vec<Publish>,
+) -> Result<(), Rejection> {
+    for publish in events {
+        let event = event(session, principal, publish)?;
+        session.gathered.run.add(event);
+    }
+    if let Err(refusal) = admit(session, principal) {
+        // Who goes on regardless is closed after a while; who waits is let through in between.
+        let now = session.edge.clock.elapsed();
+        session.abused = session.abused.or(Some(now));
+        return Err(refusal);
+    }
+    session.abused = None;
+    Ok(())
 }
 
 fn event(
@@ -95,16 +176,20 @@ fn event(
     Ok(event)
 }
 
-/// About what events take while they wait.
-fn bytes(events: &[NewEvent]) -> usize {
-    events.iter().map(|event| event.payload.as_bytes().len() + mem::size_of::<NewEvent>()).sum()
+/// Whether the topics of these events are there. Those of a client are mostly of one topic, which is
+/// looked up once for all that were gathered.
+fn are_known(session: &Session, events: &[NewEvent]) -> bool {
+    let mut known = session.gathered.run.events().last().map(|event| &event.topic);
+    events.iter().all(|event| {
+        let is_known =
+            known == Some(&event.topic) || session.edge.bus.topics().get(&event.topic).is_some();
+        known = Some(&event.topic);
+        is_known
+    })
 }
 
-fn admit(
-    session: &mut Session,
-    principal: &Principal,
-    events: &[NewEvent],
-) -> Result<(), Rejection> {
+fn admit(session: &mut Session, principal: &Principal) -> Result<(), Rejection> {
+    let events = session.gathered.run.added();
     let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
     let rate = session.edge.settings.rates.connection;
     if let Some(rate) = rate {
@@ -119,52 +204,34 @@ fn admit(
     admitted
 }
 
-/// Who asked, and what for.
-struct Asked {
-    corr: Option<Corr>,
-    topics: Vec<Topic>,
-    with_places: bool,
+impl Gathered {
+    /// Makes one publish of the events that were added.
+    fn part(&mut self, session: &Session, asked: Asked) {
+        let added = self.run.added();
+        self.bytes += bytes(added);
+        let options = session.edge.publish_options(added.iter().map(|event| &event.topic));
+        let PublishOptions { durability, expect } = options;
+        self.run.part(durability, expect);
+        self.asked.push(asked);
+    }
 }
 
-fn store(
-    session: &Session,
-    gathered: Vec<Gathered>,
-) -> impl Future<Output = Vec<Done>> + Send + 'static {
+/// About what events take while they wait.
+fn bytes(events: &[NewEvent]) -> usize {
+    events.iter().map(|event| event.payload.as_bytes().len() + mem::size_of::<NewEvent>()).sum()
+}
+
+fn store(session: &Session, gathered: Gathered) -> impl Future<Output = Stored> + Send + 'static {
     let edge = Arc::clone(&session.edge);
     let begun = edge.clock.elapsed();
-    let mut asked = Vec::with_capacity(gathered.len());
-    let mut run = Vec::with_capacity(gathered.len());
-    for Gathered { corr, events, with_places } in gathered {
-        let topics: Vec<Topic> = events.iter().map(|event| event.topic.clone()).collect();
-        run.push((events, edge.publish_options(topics.iter())));
-        asked.push(Asked { corr, topics, with_places });
-    }
+    let Gathered { run, asked, .. } = gathered;
+    let ids = run.events().iter().map(|event| event.id).collect();
     let publishing = edge.bus.publish_run(run);
     async move {
         let outcomes = publishing.await;
         let took = edge.clock.elapsed().saturating_sub(begun);
-        let stored = asked.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
-        edge.count_published(stored.flat_map(|(asked, _)| &asked.topics));
-        let done = |(asked, outcome): (Asked, Result<Vec<Published>, PublishError>)| {
-            edge.metrics.publishing.record(took);
-            let success = outcome.map(|published| success(&published, asked.with_places));
-            Done::new(asked.corr, success.map_err(Rejection::from))
-        };
-        asked.into_iter().zip(outcomes).map(done).collect()
-    }
-}
-
-fn success(published: &[Published], with_places: bool) -> Success {
-    let place = |one: &Published| Place {
-        id: one.id,
-        partition: one.partition,
-        offset: one.offset,
-        duplicate: one.duplicate,
-    };
-    Success {
-        id: published.first().map(|one| one.id).filter(|_| published.len() == 1),
-        durability: published.iter().map(|one| one.durability).min().and_then(weaker),
-        places: if with_places { published.iter().map(place).collect() } else { vec![] },
-        ..Success::default()
+        edge.count_stored(outcomes.iter().flatten());
+        edge.metrics.publishing.record_many(took, asked.len() as u64);
+        Stored { asked, ids, outcomes }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) use farewell::Farewell;
 pub(crate) use fragments::Fragments;
 use fragments::TooManyFragments;
 pub(crate) use outbox::Outbox;
-pub(crate) use state::{Done, Gathered, Session, Success};
+pub(crate) use state::{Done, Session, Success};
 pub(crate) use subscription::{Feed, Subscription};
 
 /// The protocol beyond that of plain clients, as it is negotiated.
@@ -137,9 +137,9 @@ async fn serve(
                 }
             }
             done = publishes.next(), if !publishes.is_empty() => {
-                session.answer_all(done);
+                command::answer(session, done);
                 while let Some(done) = session.publishes.ready() {
-                    session.answer_all(done);
+                    command::answer(session, done);
                 }
             }
             Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),

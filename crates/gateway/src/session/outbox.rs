@@ -41,6 +41,16 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn put(&mut self, message: Message) {
+        if self.closing {
+            return;
+        }
+        let bytes = size(&message);
+        self.bytes += bytes;
+        self.unannounced += bytes;
+        self.messages.push_back(message);
+    }
+
     fn is_written_out(&self) -> bool {
         self.messages.is_empty() && !self.writing
     }
@@ -72,19 +82,36 @@ impl Outbox {
         self.put(Message::Text(text));
     }
 
+    /// Puts frames of JSON text in that stand in one piece of memory, up to where each of them ends.
+    pub(crate) fn push_all(&self, frames: Vec<u8>, ends: &[usize]) {
+        if ends.is_empty() {
+            return;
+        }
+        let frames = Bytes::from(frames);
+        let mut begin = 0;
+        let mut waiting = self.lock();
+        for &end in ends {
+            let frame = Utf8Bytes::try_from(frames.slice(begin..end));
+            begin = end;
+            match frame {
+                Ok(text) => waiting.put(Message::Text(text)),
+                Err(_) => tracing::error!("a frame is not UTF-8"),
+            }
+        }
+        self.announce_if_much(waiting);
+    }
+
     pub(super) fn ping(&self) {
         self.put(Message::Ping(Bytes::new()));
     }
 
     fn put(&self, message: Message) {
         let mut waiting = self.lock();
-        if waiting.closing {
-            return;
-        }
-        let bytes = size(&message);
-        waiting.bytes += bytes;
-        waiting.unannounced += bytes;
-        waiting.messages.push_back(message);
+        waiting.put(message);
+        self.announce_if_much(waiting);
+    }
+
+    fn announce_if_much(&self, waiting: MutexGuard<'_, Waiting>) {
         let much = waiting.unannounced >= WRITE_BUFFER_BYTES;
         drop(waiting);
         if much {

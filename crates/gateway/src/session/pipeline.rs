@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::Done;
+use crate::command::Stored;
 
 /// Requests that are under way, and are answered in the order in which they came.
 ///
@@ -19,12 +19,12 @@ pub(crate) struct Pipeline {
 
 struct UnderWay {
     requests: usize,
-    done: BoxFuture<'static, Vec<Done>>,
+    done: BoxFuture<'static, Stored>,
 }
 
 impl Pipeline {
     /// Adds requests that were polled.
-    pub(crate) fn push(&mut self, requests: usize, done: BoxFuture<'static, Vec<Done>>) {
+    pub(crate) fn push(&mut self, requests: usize, done: BoxFuture<'static, Stored>) {
         self.requests += requests;
         self.under_way.push_back(UnderWay { requests, done });
     }
@@ -40,7 +40,7 @@ impl Pipeline {
 
     /// Waits for the outcome of the first ones; for ever if there are none. Nothing is lost if this
     /// is dropped.
-    pub(super) async fn next(&mut self) -> Vec<Done> {
+    pub(super) async fn next(&mut self) -> Stored {
         let Some(first) = self.under_way.front_mut() else {
             return std::future::pending().await;
         };
@@ -50,7 +50,7 @@ impl Pipeline {
     }
 
     /// The outcome of the first ones, if it is there.
-    pub(super) fn ready(&mut self) -> Option<Vec<Done>> {
+    pub(super) fn ready(&mut self) -> Option<Stored> {
         let done = (&mut self.under_way.front_mut()?.done).now_or_never()?;
         self.pop();
         Some(done)

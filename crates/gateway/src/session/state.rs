@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
-    Context, Corr, DeliveryToken, Gap, HelloLimits, Place, RefusedToken, ServerFrame, write_event,
-    write_event_frame, write_ok,
+    Context, Corr, DeliveryToken, Gap, HelloLimits, RefusedToken, ServerFrame, write_event,
+    write_event_frame,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
-use promethean_event::{Event, EventId, NewEvent, Offset, Partition, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Topic};
 
 use super::deadlines::{Deadlines, Due};
 use super::outbox::Outbox;
@@ -20,6 +20,7 @@ use super::subscription::{Counted, News, OutDelivery, Subscription};
 use super::{Dialect, Known, PROTOCOL};
 use crate::access::Principal;
 use crate::attendance::Presence;
+use crate::command::Gathered;
 use crate::edge::Edge;
 use crate::http::Peer;
 use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_MAX};
@@ -49,21 +50,9 @@ impl Done {
 #[derive(Debug, Default)]
 pub(crate) struct Success {
     pub(crate) id: Option<EventId>,
-    pub(crate) places: Vec<Place>,
-    /// Of a publish, where it is less than a disk.
-    pub(crate) durability: Option<&'static str>,
     pub(crate) sub: Option<u32>,
     pub(crate) accepted: Option<u64>,
     pub(crate) expires_at: Option<u64>,
-}
-
-/// A publish that was taken and not yet handed over: others may have come with it.
-#[derive(Debug)]
-pub(crate) struct Gathered {
-    pub(crate) corr: Option<Corr>,
-    pub(crate) events: Vec<NewEvent>,
-    /// Whether the client wants to know where they stand.
-    pub(crate) with_places: bool,
 }
 
 /// What is known about one connection.
@@ -77,8 +66,7 @@ pub(crate) struct Session {
     pub(crate) numbers: u32,
     pub(crate) publishes: Pipeline,
     /// Handed over before anything else is done, all at once.
-    pub(crate) gathered: Vec<Gathered>,
-    pub(crate) gathered_bytes: usize,
+    pub(crate) gathered: Gathered,
     /// The topic that the client was last found to be allowed to publish to.
     pub(crate) publishable: Option<Topic>,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -127,8 +115,7 @@ impl Session {
             subscriptions: BTreeMap::new(),
             numbers: 0,
             publishes: Pipeline::default(),
-            gathered: Vec::new(),
-            gathered_bytes: 0,
+            gathered: Gathered::default(),
             publishable: None,
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
@@ -259,26 +246,15 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn answer_all(&mut self, done: Vec<Done>) {
-        done.into_iter().for_each(|done| self.answer(done));
-    }
-
     pub(crate) fn answer(&mut self, done: Done) {
         let Done { corr, reply, result, refused } = done;
         match result {
             Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused),
-            Ok(Success { id, places, durability, sub: None, accepted: None, expires_at: None })
-                if reply && refused.is_empty() =>
-            {
-                let mut frame = Vec::new();
-                write_ok(&mut frame, corr.as_ref(), id, &places, durability);
-                self.outbox.push(frame);
-            }
             Ok(success) if reply || !refused.is_empty() => self.say(&ServerFrame::Ok {
                 corr: corr.as_ref(),
                 id: success.id,
-                places: &success.places,
-                durability: success.durability,
+                places: &[],
+                durability: None,
                 sub: success.sub,
                 accepted: success.accepted,
                 refused: &refused,

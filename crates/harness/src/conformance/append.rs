@@ -67,7 +67,7 @@ async fn a_run_is_in_order_and_each_of_it_is_answered_for_itself(
     let one = |events| Append { events, ..Append::default() };
     let unknown = event(&Topic::new("no.such")?, None, 1)?;
     let own = event(&Topic::system("topics")?, None, 1)?;
-    let run = vec![
+    let run = [
         one(vec![scene.event(1)?]),
         one(vec![scene.event(2)?, conflict]),
         one(vec![scene.event(3)?, scene.event(4)?]),
@@ -77,8 +77,10 @@ async fn a_run_is_in_order_and_each_of_it_is_answered_for_itself(
         one(vec![scene.event(5)?]),
     ];
     // Others at the same time do not come between the events of one batch.
-    let (outcomes, later) =
-        tokio::join!(scene.store.append_run(run), scene.store.append(one(vec![scene.event(6)?])),);
+    let (outcomes, later) = tokio::join!(
+        scene.store.append_run(run.into_iter().collect()),
+        scene.store.append(one(vec![scene.event(6)?])),
+    );
     later?;
     let offsets: Vec<Option<Vec<u64>>> = outcomes
         .iter()

@@ -48,15 +48,15 @@ use promethean_log::{Disk, Glimpse, Log, WrittenBy};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::store::{
-    Append, AppendError, Appended, Entry, EventPage, GroupRecord, GroupSave, Growth, KeyPage,
-    KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, Restore, SaveError, Store,
-    Stored, TopicDefinition, TopicId, TopicTable, is_reserved,
+    Append, AppendError, Appended, Entry, EventPage, Expectation, GroupRecord, GroupSave, Growth,
+    KeyPage, KeyQuery, Lane, LaneBounds, Page, PageLimit, Put, Read, ReadError, Restore, Run,
+    SaveError, Store, Stored, TopicDefinition, TopicId, TopicTable, is_reserved,
 };
 
 use journal::Journal;
 pub use open::{EmbeddedOptions, OpenError, OpenReport};
 use readers::Readers;
-use translate::{holds, log_append, log_lane, log_topic};
+use translate::{holds, log_lane, log_part, log_topic};
 
 /// How often a glimpse is tried.
 const GLIMPSES_MAX: u32 = 16;
@@ -92,13 +92,14 @@ impl EmbeddedStore {
         if let Some(event) = append.events.iter().find(|event| is_reserved(&event.topic)) {
             return Err(AppendError::UnknownTopic(event.topic.clone()));
         }
-        let unknown = |expected: &&crate::store::Expectation| {
-            self.log.lane(log_lane(expected.lane)).is_none()
-        };
-        match append.expect.iter().find(unknown) {
+        match append.expect.iter().find(|expected| self.is_unknown(expected)) {
             Some(expected) => Err(AppendError::UnknownLane(expected.lane)),
             None => Ok(()),
         }
+    }
+
+    fn is_unknown(&self, expected: &Expectation) -> bool {
+        self.log.lane(log_lane(expected.lane)).is_none()
     }
 
     /// Opens the store in a folder, making it if it is not there. Blocks.
@@ -233,39 +234,30 @@ impl Store for EmbeddedStore {
         if let Err(refused) = self.check(&append) {
             return Box::pin(std::future::ready(Err(refused)));
         }
-        let ticket = self.log.append_run(&[log_append(append)], written_by()).pop();
+        let part = log_part(append.events.len(), append.durability, &append.expect);
+        let answers = self.log.append_run(&append.events, &[part], written_by());
         Box::pin(async move {
-            let ticket = ticket.ok_or(AppendError::Closed)?;
-            ticket.await.map(Into::into).map_err(Into::into)
+            let answer = answers.await.pop().ok_or(AppendError::Closed)?;
+            answer.map(Into::into).map_err(Into::into)
         })
     }
 
-    fn append_run(
-        &self,
-        run: Vec<Append>,
-    ) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
-        let mut outcomes = Vec::with_capacity(run.len());
-        let mut checked = Vec::with_capacity(run.len());
-        for append in run {
-            outcomes.push(self.check(&append));
-            if let Some(Ok(())) = outcomes.last() {
-                checked.push(log_append(append));
-            }
+    fn append_run(&self, run: Run) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
+        let mut expected = run.parts().iter().flat_map(|part| &part.expect);
+        if expected.any(|expected| self.is_unknown(expected))
+            || run.events().iter().any(|event| is_reserved(&event.topic))
+        {
+            // Some are refused here: each goes by itself.
+            let each: Vec<_> = run.into_appends().map(|append| self.append(append)).collect();
+            return Box::pin(futures_util::future::join_all(each));
         }
-        let mut tickets = self.log.append_run(&checked, written_by()).into_iter();
-        let promised = |checked: Result<(), AppendError>| {
-            checked.and_then(|()| tickets.next().ok_or(AppendError::Closed))
-        };
-        let promised: Vec<_> = outcomes.into_iter().map(promised).collect();
+        let parts = run.parts().iter();
+        let parts = parts.map(|part| log_part(part.events, part.durability, &part.expect));
+        let parts: Vec<_> = parts.collect();
+        let answers = self.log.append_run(run.events(), &parts, written_by());
         Box::pin(async move {
-            let mut all = Vec::with_capacity(promised.len());
-            for ticket in promised {
-                all.push(match ticket {
-                    Ok(ticket) => ticket.await.map(Into::into).map_err(Into::into),
-                    Err(refused) => Err(refused),
-                });
-            }
-            all
+            let answers = answers.await.into_iter();
+            answers.map(|answer| answer.map(Into::into).map_err(Into::into)).collect()
         })
     }
 

@@ -4,7 +4,7 @@ use promethean_event::Offset;
 use promethean_log as log;
 
 use crate::store::{
-    Append, AppendError, Appended, Lane, ReadError, Receipt, SaveError, TopicDefinition,
+    AppendError, Appended, Expectation, Lane, ReadError, Receipt, SaveError, TopicDefinition,
     TopicEntry, TopicId,
 };
 
@@ -24,16 +24,16 @@ pub(super) const fn entry(id: log::TopicId, definition: TopicDefinition) -> Topi
     TopicEntry { id: TopicId::new(id.get()), definition }
 }
 
-pub(super) fn log_append(append: Append) -> log::Append {
-    let expectation = |expected: crate::store::Expectation| log::Expectation {
-        lane: log_lane(expected.lane),
-        next: expected.next,
-    };
-    log::Append {
-        events: append.events,
-        durability: append.durability,
-        expect: append.expect.into_iter().map(expectation).collect(),
-    }
+const fn log_expectation(expected: &Expectation) -> log::Expectation {
+    log::Expectation { lane: log_lane(expected.lane), next: expected.next }
+}
+
+pub(super) fn log_part(
+    events: usize,
+    durability: log::Durability,
+    expect: &[Expectation],
+) -> log::Part {
+    log::Part { events, durability, expect: expect.iter().map(log_expectation).collect() }
 }
 
 pub(super) fn holds(held: Vec<(Lane, Offset)>) -> log::Holds {

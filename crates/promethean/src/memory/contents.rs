@@ -118,7 +118,7 @@ impl Contents {
                 return Err(AppendError::OffsetMismatch { lane, expected, actual });
             }
         }
-        let receipts = self.place_all(append.events, now)?;
+        let receipts = self.place_all(append.events, now)?.into();
         let appended_at = self.last_append;
         Ok(Appended { receipts, appended_at, durability: append.durability })
     }

@@ -55,10 +55,18 @@ pub(crate) struct Distribution {
 
 impl Histogram {
     pub(crate) fn record(&self, nanos: u64) {
-        if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {
-            bucket.fetch_add(1, Ordering::Relaxed);
+        self.record_many(nanos, 1);
+    }
+
+    /// So often the same.
+    pub(crate) fn record_many(&self, nanos: u64, times: u64) {
+        if times == 0 {
+            return;
         }
-        self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+        if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {
+            bucket.fetch_add(times, Ordering::Relaxed);
+        }
+        self.sum_ns.fetch_add(nanos.saturating_mul(times), Ordering::Relaxed);
     }
 
     /// Takes up what was put together, which begins anew.

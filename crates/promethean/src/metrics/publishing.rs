@@ -27,9 +27,11 @@ struct TopicMeters {
 }
 
 impl TopicMeters {
-    fn add(&self, receipts: &[Receipt]) {
-        let duplicates = receipts.iter().filter(|receipt| receipt.duplicate).count() as u64;
-        self.published.fetch_add(receipts.len() as u64 - duplicates, Ordering::Relaxed);
+    fn add(&self, counted: Counted) {
+        let Counted { published, duplicates } = counted;
+        if published > 0 {
+            self.published.fetch_add(published, Ordering::Relaxed);
+        }
         if duplicates > 0 {
             self.duplicates.fetch_add(duplicates, Ordering::Relaxed);
         }
@@ -44,27 +46,49 @@ impl TopicMeters {
 }
 
 /// What was published to one topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) published: u64,
     pub(super) duplicates: u64,
 }
 
-impl PublishMeters {
-    /// Counts a batch: one look-up for events of one topic that stand together.
-    pub(crate) fn count(&self, receipts: &[Receipt], topics: impl Fn() -> Arc<TopicTable>) {
-        let mut known = self.read();
-        for run in receipts.chunk_by(|a, b| a.lane.topic == b.lane.topic) {
-            let Some(topic) = run.first().map(|receipt| receipt.lane.topic) else {
-                continue;
-            };
-            if !known.contains_key(&topic) && known.len() < METRIC_TOPICS_MAX {
-                drop(known);
-                self.admit(topic, &topics());
-                known = self.read();
-            }
-            known.get(&topic).unwrap_or(&self.other).add(run);
+impl Counted {
+    const fn add(&mut self, receipt: &Receipt) {
+        if receipt.duplicate {
+            self.duplicates += 1;
+        } else {
+            self.published += 1;
         }
+    }
+}
+
+impl PublishMeters {
+    /// Counts what was stored: one look-up for events of one topic that stand together.
+    pub(crate) fn count<'a>(
+        &self,
+        receipts: impl Iterator<Item = &'a Receipt>,
+        topics: impl Fn() -> Arc<TopicTable>,
+    ) {
+        let mut receipts = receipts.peekable();
+        while let Some(first) = receipts.next() {
+            let topic = first.lane.topic;
+            let mut counted = Counted::default();
+            counted.add(first);
+            while let Some(next) = receipts.next_if(|next| next.lane.topic == topic) {
+                counted.add(next);
+            }
+            self.count_topic(topic, counted, &topics);
+        }
+    }
+
+    fn count_topic(&self, topic: TopicId, counted: Counted, topics: impl Fn() -> Arc<TopicTable>) {
+        let mut known = self.read();
+        if !known.contains_key(&topic) && known.len() < METRIC_TOPICS_MAX {
+            drop(known);
+            self.admit(topic, &topics());
+            known = self.read();
+        }
+        known.get(&topic).unwrap_or(&self.other).add(counted);
     }
 
     fn admit(&self, id: TopicId, topics: &TopicTable) {
@@ -94,6 +118,18 @@ impl PublishMeters {
             Ok(_) => self.duration.record(nanos),
             Err(error) => self.failed(error),
         }
+    }
+
+    /// The same of many that took as long as each other.
+    pub(crate) fn all_ended<T>(&self, results: &[Result<T, PublishError>], nanos: u64) {
+        let mut stored = 0;
+        for result in results {
+            match result {
+                Ok(_) => stored += 1,
+                Err(error) => self.failed(error),
+            }
+        }
+        self.duration.record_many(nanos, stored);
     }
 
     /// What was counted, by topic and for all others; topics that are gone lose their series.

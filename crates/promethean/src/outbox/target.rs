@@ -132,7 +132,7 @@ impl OutboxTarget for Arc<dyn Store> {
             for topic in topics.into_iter().filter(|topic| known.get(topic).is_none()) {
                 define(&store, topic).await?;
             }
-            Ok(store.append(Append { events, ..Append::default() }).await?.receipts)
+            Ok(store.append(Append { events, ..Append::default() }).await?.receipts.into_vec())
         })
     }
 }
@@ -162,7 +162,7 @@ impl OutboxTarget for Bus {
             })?;
             // Copies that dual writes made are nobody's here.
             appended.receipts.truncate(own);
-            Ok(appended.receipts)
+            Ok(appended.receipts.into_vec())
         })
     }
 }

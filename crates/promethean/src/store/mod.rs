@@ -20,6 +20,8 @@ mod topics;
 
 mod claims;
 
+mod run;
+
 mod restore;
 
 mod error;
@@ -44,6 +46,7 @@ pub use record::{
     LaneBounds, Page, PageLimit, Put, Read, Receipt, Stored,
 };
 pub use restore::{Restore, unplaced};
+pub use run::{Part, Run};
 pub use topics::{Lane, TopicEntry, TopicId, TopicTable};
 
 /// Where events and the state of groups are kept.
@@ -66,11 +69,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Appends that came together: each is all or none and answered for itself, and they stand in
     /// this order. Handed over by the first poll at the latest, like a single one.
-    fn append_run(
-        &self,
-        run: Vec<Append>,
-    ) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
-        let each: Vec<_> = run.into_iter().map(|append| self.append(append)).collect();
+    fn append_run(&self, run: Run) -> BoxFuture<'static, Vec<Result<Appended, AppendError>>> {
+        let each: Vec<_> = run.into_appends().map(|append| self.append(append)).collect();
         Box::pin(futures_util::future::join_all(each))
     }
 

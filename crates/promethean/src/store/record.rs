@@ -1,6 +1,7 @@
 use promethean_delivery::{LaneDelta, LaneState};
 use promethean_event::{Event, GroupName, Key, NewEvent, Offset, Partition, Payload, Timestamp};
 use promethean_log::{Durability, GapReason};
+use smallvec::SmallVec;
 
 use super::topics::{Lane, TopicId};
 
@@ -27,8 +28,9 @@ pub struct Expectation {
 /// The answer to an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// One for each event, in the order given.
-    pub receipts: Vec<Receipt>,
+    /// One for each event, in the order given. Most appends are of one, which takes no memory of its
+    /// own.
+    pub receipts: SmallVec<[Receipt; 1]>,
     /// When the store took the batch.
     pub appended_at: Timestamp,
     /// How far it had travelled when this was answered.

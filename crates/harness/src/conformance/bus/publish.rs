@@ -4,8 +4,8 @@ use promethean::event::limits::{CAUSED_BY_COUNT_MAX, TAGS_COUNT_MAX};
 use promethean::event::{
     EventId, NewEvent, Offset, Partition, PartitionCount, Payload, SessionId, Tag, Timestamp, Topic,
 };
-use promethean::store::{AppendError, Expectation, PageLimit};
-use promethean::{BusOptions, PublishError, PublishOptions, Published, Start, UnknownTopics};
+use promethean::store::{Append, AppendError, Appended, Expectation, PageLimit};
+use promethean::{BusOptions, PublishError, PublishOptions, Start, UnknownTopics};
 use tokio::task::JoinSet;
 
 use super::factory::BusFactory;
@@ -44,10 +44,11 @@ pub async fn a_run_is_in_order_and_each_is_answered_for_itself(factory: &dyn Bus
         vec![system],
         vec![event(ORDERS, "k", 5)],
     ];
-    let run = run.into_iter().map(|events| (events, PublishOptions::default())).collect();
+    let part = |events| Append { events, ..Append::default() };
+    let run = run.into_iter().map(part).collect();
     let outcomes = scene.bus.publish_run(run).await;
-    let offsets = |outcome: &Result<Vec<_>, _>| match outcome {
-        Ok(published) => Ok(published.iter().map(|one: &Published| one.offset.get()).collect()),
+    let offsets = |outcome: &Result<Appended, _>| match outcome {
+        Ok(appended) => Ok(appended.receipts.iter().map(|one| one.offset.get()).collect()),
         Err(error) => Err(matches!(error, PublishError::Append(AppendError::IdConflict { .. }))),
     };
     let seen: Vec<Result<Vec<u64>, bool>> = outcomes.iter().map(offsets).collect();
@@ -55,8 +56,8 @@ pub async fn a_run_is_in_order_and_each_is_answered_for_itself(factory: &dyn Bus
     assert_eq!(scene.numbers(ORDERS).await, [0, 1, 3, 4, 5]);
 
     // A topic that is not there yet is made, as by a single publish.
-    let run = vec![(vec![event("made.now", "k", 1)], PublishOptions::default())];
-    assert!(scene.bus.publish_run(run).await.iter().all(Result::is_ok));
+    let run = [part(vec![event("made.now", "k", 1)])];
+    assert!(scene.bus.publish_run(run.into_iter().collect()).await.iter().all(Result::is_ok));
     assert_eq!(scene.numbers("made.now").await, [1]);
 }
 

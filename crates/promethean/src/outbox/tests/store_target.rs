@@ -50,7 +50,7 @@ impl Store for Topics {
         assert_eq!(append.durability, Durability::Synced);
         let lane = Lane { topic: TopicId::new(0), partition: Partition::new(0) };
         let receipt = Receipt { lane, offset: Offset::new(0), duplicate: false };
-        let receipts = vec![receipt; append.events.len()];
+        let receipts = smallvec::smallvec![receipt; append.events.len()];
         self.appended.lock().unwrap().extend(append.events);
         let (appended_at, durability) = (Timestamp::default(), append.durability);
         Box::pin(async move { Ok(Appended { receipts, appended_at, durability }) })
