@@ -88,9 +88,9 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// 200, 2,000 and 1,000 in a second: what a shared server starts with.
+    /// 200, 2,000 and 1,000 in a second, a whole batch at once: what a shared server starts with.
     pub fn cautious() -> Self {
-        let per_second = |count| Rate::per_second(count).ok();
+        let per_second = |count| Rate::of_publishing(count).ok();
         Self {
             connection: per_second(200),
             principal: per_second(2_000),

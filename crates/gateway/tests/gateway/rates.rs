@@ -36,6 +36,22 @@ async fn rates_refuse_with_a_time_to_wait() {
     assert_eq!(server.post("/publish/b", "1").await.status, 201);
 }
 
+/// What `prom serve` starts with refused batches of 201 events for good, while HELLO said that a
+/// thousand may come at once.
+#[tokio::test]
+async fn the_usual_rates_let_a_whole_batch_through() {
+    let server = TestServer::with(Access::Anonymous, |settings| settings.rates = Rates::cautious());
+    let server = server.await;
+    let mut client = server.negotiated().await;
+    let batch = vec![r#"{"topic":"a","payload":1}"#; 1_000].join(",");
+    let batch = format!(r#"{{"op":"PUBLISH","events":[{batch}]}}"#);
+    let stored = client.ask(batch.as_str()).await;
+    assert_eq!(stored["places"].as_array().map(Vec::len), Some(1_000), "{stored}");
+    let refused = client.ask(batch).await;
+    assert_eq!(refused["code"], "rate_limited", "{refused}");
+    assert!((1..=5_000).contains(&refused["retry_ms"].as_u64().unwrap()), "{refused}");
+}
+
 /// Pitfall 64, of a topic: what can never pass is told so, and what was refused uses up nothing of
 /// what others may send.
 #[tokio::test]

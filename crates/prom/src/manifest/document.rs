@@ -89,7 +89,8 @@ pub(crate) struct ServerTable {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RatesTable {
-    /// Events that one connection may publish in a second. Default: 200 for `prom serve`.
+    /// Events that one connection may publish in a second; as with the next two, 1,000 at once, as
+    /// many as a batch has, however few they are. Default: 200 for `prom serve`.
     pub(crate) publish_per_connection: Option<u32>,
     /// Events that one subject may publish, over all its connections. Default: 2,000 for `prom serve`.
     pub(crate) publish_per_subject: Option<u32>,
