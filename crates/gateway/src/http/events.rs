@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
+use promethean::store::ReadError;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Topic};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -157,7 +158,9 @@ impl Follow {
         let Ok(followed) = followed else {
             return Some(Bytes::from_static(b": quiet\n\n"));
         };
-        let followed = followed.ok()??;
+        // The client connects again, and is told why if it is still so.
+        let failed = |error: &ReadError| tracing::warn!(%error, "an event stream is broken off");
+        let followed = followed.inspect_err(failed).ok()??;
         let mut out = Vec::new();
         let last = followed.len().saturating_sub(1);
         for (index, one) in followed.iter().enumerate() {

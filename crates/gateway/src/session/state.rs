@@ -210,19 +210,19 @@ impl Session {
     }
 
     /// Ends a subscription, and says why. What is out goes to others at once.
-    pub(crate) fn end(&mut self, number: u32, code: Code) {
+    pub(crate) fn end(&mut self, number: u32, why: &Rejection) {
         let Some(ended) = self.subscriptions.remove(&number) else {
             return;
         };
-        self.edge.count_refusal(code);
+        self.edge.count_refusal(why.code);
         let topics: Vec<&str> = ended.topics.iter().map(|topic| topic.as_str()).collect();
         let of = ended.group.as_ref().map(|group| format!(" of group {group}"));
         let (topics, of) = (topics.join(", "), of.unwrap_or_default());
         self.say(&ServerFrame::Err {
             corr: None,
-            code: code.as_str(),
+            code: why.code.as_str(),
             msg: format!("the subscription to {topics}{of} has ended").into(),
-            retry_ms: None,
+            retry_ms: why.retry_ms,
             sub: (self.dialect == Dialect::V1).then_some(number),
             refused: &[],
         });
@@ -240,7 +240,8 @@ impl Session {
             .filter(|(_, one)| !same && !one.is_allowed(&principal))
             .map(|(number, _)| *number)
             .collect();
-        lost.into_iter().for_each(|number| self.end(number, Code::Forbidden));
+        let forbidden = Rejection::plain(Code::Forbidden);
+        lost.into_iter().for_each(|number| self.end(number, &forbidden));
         self.know(principal);
     }
 
@@ -430,7 +431,7 @@ impl Session {
                 });
                 self.pace(number, topics);
             }
-            News::Ended => self.end(number, Code::ReadOnly),
+            News::Ended(refusal) => self.end(number, &refusal),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use promethean::{Bus, BusOptions};
 use promethean_gateway::Access;
 use promethean_harness::conformance::StoreFactory;
-use promethean_harness::conformance::factory::EmbeddedFactory;
+use promethean_harness::conformance::bus::FragileStore;
+use promethean_harness::conformance::factory::{EmbeddedFactory, MemoryFactory};
 use promethean_harness::log_simulation::{Fault, FaultKind};
 
 use super::server::TestServer;
@@ -96,4 +97,37 @@ async fn a_failed_write_or_sync() {
         assert_eq!(page["events"].as_array().unwrap().len(), stored, "at call {at_call}");
     }
     assert!(failed > 0, "no fault was ever met");
+}
+
+/// A server over a store that fails by order.
+async fn fragile() -> (Arc<FragileStore>, TestServer) {
+    let fragile = Arc::new(FragileStore::new(MemoryFactory::default().open().await.unwrap()));
+    let store: Arc<dyn promethean::store::Store> = Arc::<FragileStore>::clone(&fragile);
+    let bus = Bus::with_store(store, BusOptions::default());
+    (fragile, TestServer::over(bus, Access::Anonymous, |_| {}).await)
+}
+
+/// A read that failed was `internal`, which no client tries again, and a tail that could not read
+/// was told `read_only`: while a replica set elects a primary, every read fails.
+#[tokio::test]
+async fn reads_that_fail_may_be_tried_again() {
+    let (store, server) = fragile().await;
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    for path in ["/events/a", "/replay?topic=a"] {
+        store.fail_reads(1);
+        let refused = server.get(path).await;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "not_ready"), "{path}");
+        assert_eq!(refused.json()["retry_ms"], 1_000);
+        assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
+        assert_eq!(server.get(path).await.status, 200);
+    }
+    let mut client = server.negotiated().await;
+    let follow = r#"{"op":"SUBSCRIBE","topic":"a","opts":{"from":"earliest"},"corr":1}"#;
+    store.fail_reads(1);
+    let sub = client.ask(follow).await["sub"].clone();
+    let ended = client.next_of("ERR").await;
+    assert_eq!((&ended["code"], &ended["sub"]), (&"not_ready".into(), &sub), "{ended}");
+    assert_eq!(ended["retry_ms"], 1_000);
+    client.say(follow).await;
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 1);
 }
