@@ -61,6 +61,8 @@ mod metrics;
 
 mod clock;
 
+mod seldom;
+
 pub mod limits;
 
 pub use audit::AuditSettings;

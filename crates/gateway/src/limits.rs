@@ -77,6 +77,8 @@ pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
+/// After a connection that could not be accepted, none is tried for this long, unless one ends.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Largest head of a request.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers of a request.

@@ -25,8 +25,9 @@ use tower::Service;
 use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Entrance, Peer};
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{ACCEPT_PAUSE_MS, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::progress::{Late, Progress};
+use crate::seldom::Seldom;
 use crate::settings::{Access, Settings, SettingsError, Waived};
 use crate::tls::{Tls, TlsError};
 
@@ -258,6 +259,7 @@ impl Serve {
     async fn accept(self, listener: TcpListener) {
         let mut draining = self.edge.draining.subscribe();
         let mut connections = JoinSet::new();
+        let refused = Seldom::every(Duration::from_secs(1));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -272,8 +274,10 @@ impl Serve {
                 }
                 // Out of file descriptors: one of those that are open has to end first.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    let _ = timeout(self.edge.settings.bounds.head, connections.join_next()).await;
+                    if let Some(before) = refused.is_due(self.edge.clock.elapsed()) {
+                        tracing::warn!(%error, before, "a connection could not be accepted");
+                    }
+                    pause(&mut connections).await;
                 }
             }
         }
@@ -328,6 +332,17 @@ impl Serve {
     }
 }
 
+/// Waits until a connection ends, and not for long: those that have become WebSockets end unseen, and
+/// there may be none at all.
+async fn pause(connections: &mut JoinSet<()>) {
+    let one_ends = async {
+        if connections.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let _ = timeout(Duration::from_millis(ACCEPT_PAUSE_MS), one_ends).await;
+}
+
 /// What an operator has waived is said again and again: it is not to be forgotten.
 async fn remind(settings: &Settings) -> Infallible {
     loop {
@@ -366,4 +381,27 @@ async fn turn_away(mut stream: TcpStream, full: Full) {
         "HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );
     let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a connection whose end could be waited for, accepting went round and round, with a
+    /// line in the log each time, for as long as there were no file descriptors.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_accept_is_followed_by_a_pause() {
+        let mut connections = JoinSet::new();
+        let clock = crate::clock::Clock::start();
+        for _ in 0..10 {
+            pause(&mut connections).await;
+        }
+        assert_eq!(clock.elapsed(), Duration::from_millis(10 * ACCEPT_PAUSE_MS));
+        connections.spawn(std::future::pending());
+        pause(&mut connections).await;
+        assert_eq!(clock.elapsed(), Duration::from_millis(11 * ACCEPT_PAUSE_MS));
+        connections.spawn(std::future::ready(()));
+        pause(&mut connections).await;
+        assert_eq!(clock.elapsed(), Duration::from_millis(11 * ACCEPT_PAUSE_MS), "one has ended");
+    }
 }
