@@ -138,6 +138,65 @@ async fn tails_need_no_group_and_go_on_where_they_were() {
     assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.x".into(), &2.into()));
 }
 
+/// A topic that was made while the tail was away was followed from its end, and the tail was told that
+/// it had all.
+#[tokio::test]
+async fn a_tail_that_comes_back_gets_all_of_topics_that_were_made_meanwhile() {
+    let server = TestServer::open().await;
+    assert_eq!(server.post("/publish/a.x", "0").await.status, 201);
+    let mut client = server.negotiated().await;
+    client.say(r#"{"op":"SUBSCRIBE","topic":"a.*","opts":{"from":"earliest"}}"#).await;
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 0);
+    drop(client);
+    assert_eq!(server.post("/publish/a.y", "1").await.status, 201);
+    let mut client = server.negotiated().await;
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{"after":[{"topic":"a.x","partition":0,"next":1}]},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &true.into()));
+    assert_eq!(resumed["after"].as_array().unwrap().len(), 2, "{resumed}");
+    let event = client.next_of("EVENT").await;
+    assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.y".into(), &1.into()));
+    // Who was nowhere begins as anybody who is new.
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!(resumed["after"][1]["next"], 1, "{resumed}");
+}
+
+/// So was a group whose events retention had taken away, and one that was gone.
+#[tokio::test]
+async fn a_group_that_comes_too_late_is_told_what_it_missed() {
+    use promethean::memory::MemoryStore;
+    use promethean::{Bus, BusOptions};
+    let options = BusOptions::default().clean_every(std::time::Duration::from_millis(5));
+    let bus = Bus::with_store(std::sync::Arc::new(MemoryStore::new()), options);
+    let server = TestServer::over(bus, promethean_gateway::Access::Anonymous, |_| {}).await;
+    let resume = |group: &str| {
+        format!(
+            r#"{{"op":"RESUME","topic":"a","group":"{group}","opts":{{"from":"earliest"}},"corr":"r"}}"#
+        )
+    };
+    let wish = r#"{"settings":{"topics":["a"]},"from":"earliest"}"#;
+    server.post("/topics/a", r#"{"partitions":1}"#).await;
+    assert_eq!(server.post("/groups/g", wish).await.status, 200);
+    let mut client = server.negotiated().await;
+    assert_eq!(client.ask(resume("g")).await["recovered"], true);
+    drop(client);
+    for n in 0..3 {
+        assert_eq!(server.post("/publish/a", &n.to_string()).await.status, 201);
+    }
+    server.post("/topics/a", r#"{"partitions":1,"retention_ms":1}"#).await;
+    while server.get("/ops/partitions").await.json()["partitions"][0]["start"] != 3 {}
+    let mut client = server.negotiated().await;
+    let resumed = client.ask(resume("g")).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+    let gap = serde_json::json!({
+        "topic": "a", "partition": 0, "from": 0, "to": 3, "reason": "retention",
+    });
+    assert_eq!(resumed["gaps"], serde_json::json!([gap]), "{resumed}");
+    let resumed = client.ask(resume("unknown")).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+}
+
 /// What is not there any more is named, with where it begins and ends.
 #[tokio::test]
 async fn a_tail_that_comes_too_late_is_told_what_it_missed() {
