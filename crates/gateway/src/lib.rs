@@ -47,6 +47,8 @@ pub mod times;
 
 pub mod filter;
 
+mod undecided;
+
 mod tail;
 
 mod tenure;

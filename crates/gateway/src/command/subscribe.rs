@@ -9,11 +9,11 @@ use promethean_event::frame::{
     AckMode, Corr, From, Gap, GroupMode, GroupOrder, GroupPark, NamedForm, ReadsForm, ServerFrame,
     Subscribe, SubscribeOpts,
 };
-use promethean_event::{Cursor, GroupName, Timestamp};
+use promethean_event::{Cursor, Event, GroupName, Timestamp};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
-use crate::filter::Expression;
+use crate::filter::{Expression, Verdict};
 use crate::limits::{EVENTS_FRAME_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX};
 use crate::rejection::{Code, Rejection};
 use crate::session::{Dialect, Done, Feed, Session, Subscription, Success};
@@ -181,7 +181,17 @@ async fn join(
     }
     if let Some(expression) = filter {
         let name = expression.source().to_owned();
-        join = join.filter(Filter::new(&name, move |event| expression.wants(event)));
+        let (undecided, clock) = (Arc::clone(&edge.metrics.undecided), edge.clock);
+        let group = group.clone();
+        let wants = move |event: &Event| match expression.verdict(event) {
+            Verdict::Pass => true,
+            Verdict::Skip | Verdict::Fault => false,
+            Verdict::Undecided => {
+                undecided.note(clock.elapsed(), event, Some(&group));
+                true
+            }
+        };
+        join = join.filter(Filter::new(&name, wants));
     }
     Ok(Feed::Member(join.member().await?))
 }

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use promethean::store::{Lane, PageLimit, Read, Stored};
 use promethean::{Reader, Reads};
-use promethean_event::{EventId, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::Serialize;
 
 use super::call::Call;
 use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
-use crate::filter::Expression;
+use crate::filter::{Expression, Verdict};
 use crate::limits::{PAGE_BYTES_MAX, SCAN_MS_MAX};
 use crate::rejection::{Code, Rejection};
+use crate::undecided::REASON;
 
 pub(super) const QUERY: &[&str] =
     &["topic", "from", "until", "after", "filter", "limit", "partition", "reads"];
@@ -79,7 +80,7 @@ pub(super) struct Found {
     pub(super) events: Vec<Stored>,
     /// What is not there any more.
     pub(super) gaps: Vec<MissingEvents>,
-    /// What could not be brought to the version that was asked for.
+    /// What could not be brought to the version that was asked for, or is more than the filter takes.
     pub(super) unreadable: Vec<UnreadableEvent>,
     /// Where to go on; none at the end.
     pub(super) next: Option<Place>,
@@ -203,8 +204,15 @@ impl Scan {
                 let Some(stored) = decoded(self.reader.as_ref(), stored, &mut found) else {
                     continue;
                 };
-                if self.filter.as_ref().is_none_or(|filter| filter.wants(&stored.event)) {
-                    found.events.push(stored);
+                let filter = self.filter.as_ref();
+                match filter.map_or(Verdict::Pass, |filter| filter.verdict(&stored.event)) {
+                    Verdict::Pass => found.events.push(stored),
+                    Verdict::Skip | Verdict::Fault => {}
+                    Verdict::Undecided => {
+                        let now = edge.clock.elapsed();
+                        edge.metrics.undecided.note(now, &stored.event, None);
+                        found.unreadable.push(unreadable(stored.event, REASON.to_owned()));
+                    }
                 }
             }
         }
@@ -226,17 +234,15 @@ fn decoded(reader: Option<&Reader>, stored: Stored, found: &mut Found) -> Option
     match reader.decode(&stored.event) {
         Ok(event) => Some(Stored { event, ..stored }),
         Err(error) => {
-            let event = stored.event;
-            found.unreadable.push(UnreadableEvent {
-                id: event.id,
-                topic: event.topic,
-                partition: event.partition,
-                offset: event.offset,
-                reason: error.reason.to_string(),
-            });
+            found.unreadable.push(unreadable(stored.event, error.reason.to_string()));
             None
         }
     }
+}
+
+fn unreadable(event: Event, reason: String) -> UnreadableEvent {
+    let Event { id, topic, partition, offset, .. } = event;
+    UnreadableEvent { id, topic, partition, offset, reason }
 }
 
 async fn lane_scan(

@@ -494,7 +494,6 @@ impl Session {
             return;
         };
         let mut frames = Frames::new(number, subscription.batch);
-        let mut gaps: Vec<Gap> = Vec::new();
         for one in found {
             match one {
                 Followed::Event(event) => {
@@ -505,14 +504,11 @@ impl Session {
                         *credit = credit.saturating_sub(1);
                     }
                 }
-                Followed::Gap(gap) => gaps.push(gap.clone()),
+                Followed::Gap(gap) if self.dialect == Dialect::V1 => frames.gap(gap),
+                Followed::Gap(_) => {}
             }
         }
-        let frames = frames.finish(subscription);
-        if self.dialect == Dialect::V1 {
-            gaps.into_iter().for_each(|gap| self.say(&ServerFrame::Gap { sub: number, gap }));
-        }
-        frames.into_iter().for_each(|frame| self.outbox.push(frame));
+        frames.finish(subscription).into_iter().for_each(|frame| self.outbox.push(frame));
     }
 }
 
@@ -578,6 +574,13 @@ impl Frames {
         let _ = serde_json::to_writer(&mut self.open, ctx);
         self.open.push(b'}');
         self.in_open += 1;
+    }
+
+    /// Behind what was there before it: whoever is told of a gap goes on after it.
+    fn gap(&mut self, gap: &Gap) {
+        self.shut();
+        let frame = ServerFrame::Gap { sub: self.sub, gap: gap.clone() };
+        self.made.push(serde_json::to_vec(&frame).unwrap_or_default());
     }
 
     fn shut(&mut self) {
