@@ -105,6 +105,8 @@ pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 pub const BAD_FRAMES_MAX: u32 = 5;
 /// Publishes of one connection under way at once; beyond it, nothing is read.
 pub const PIPELINE_MAX: usize = 4_096;
+/// The same in bytes, about: the frames that they came in, and what is made of them.
+pub const PIPELINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Publishes of one connection that came together are handed over together, up to about this.
 pub const GATHERED_BYTES: usize = 256 * 1024;
 /// Messages of one connection that are heard without a look at anything else in between.
@@ -126,6 +128,7 @@ const _: () = {
     assert!(TICKETS_PER_SUBJECT_MAX <= TICKETS_MAX);
     assert!(AUDIT_REFUSALS_MAX * (SUBJECT_BYTES_MAX + 200) <= AUDIT_ABOUT_BYTES_MAX);
     assert!(2 * AUDIT_TOKENS_MAX * (SUBJECT_BYTES_MAX + 4) + 100 <= AUDIT_ABOUT_BYTES_MAX);
+    assert!(GATHERED_BYTES + FRAME_BYTES_MAX < PIPELINE_BYTES_MAX);
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);

@@ -43,10 +43,11 @@ pub(super) async fn run(
         // A topic that has to be made first is waited for: later ones must not pass.
         hand_over(session);
         let done = store(session, vec![gathered]).await;
-        session.publishes.push(done.len(), std::future::ready(done).boxed());
+        session.publishes.push((done.len(), 0), std::future::ready(done).boxed());
         return Ok(());
     }
-    session.gathered_bytes += bytes(&gathered.events);
+    // About what it takes while it waits.
+    session.gathered_bytes += session.frame_bytes + size_of_val(&*gathered.events);
     session.gathered.push(gathered);
     if session.gathered_bytes >= GATHERED_BYTES {
         hand_over(session);
@@ -59,7 +60,7 @@ pub(crate) fn hand_over(session: &mut Session) {
     if session.gathered.is_empty() {
         return;
     }
-    session.gathered_bytes = 0;
+    let bytes = mem::take(&mut session.gathered_bytes);
     let gathered = mem::take(&mut session.gathered);
     let requests = gathered.len();
     let mut storing = store(session, gathered).boxed();
@@ -69,7 +70,7 @@ pub(crate) fn hand_over(session: &mut Session) {
         Some(done) => std::future::ready(done).boxed(),
         None => storing,
     };
-    session.publishes.push(requests, storing);
+    session.publishes.push((requests, bytes), storing);
 }
 
 fn event(
@@ -93,11 +94,6 @@ fn event(
     event.sid = opts.sid;
     event.check().map_err(|error| Rejection::new(Code::InvalidEvent, error.to_string()))?;
     Ok(event)
-}
-
-/// About what events take while they wait.
-fn bytes(events: &[NewEvent]) -> usize {
-    events.iter().map(|event| event.payload.as_bytes().len() + mem::size_of::<NewEvent>()).sum()
 }
 
 fn admit(

@@ -39,7 +39,7 @@ use crate::attendance::Presence;
 use crate::command;
 use crate::edge::{Edge, stopped};
 use crate::http::Peer;
-use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE, PIPELINE_MAX};
+use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE};
 use crate::rejection::{Code, Rejection};
 use deadlines::Due;
 pub(crate) use farewell::Farewell;
@@ -146,7 +146,7 @@ async fn serve(
             (number, told) = subscription::next(subscriptions), if room => {
                 session.deliver(number, told);
             }
-            message = stream.next(), if publishes.len() < PIPELINE_MAX => {
+            message = stream.next(), if publishes.has_room() => {
                 if let ControlFlow::Break(end) = hear(session, stream, message).await {
                     return end;
                 }
@@ -202,7 +202,7 @@ async fn hear_all(
                 }
             }
         }
-        if heard == MESSAGES_AT_ONCE || session.publishes.len() >= PIPELINE_MAX {
+        if heard == MESSAGES_AT_ONCE || !session.publishes.has_room() {
             break;
         }
         // Only what is also heard may be taken.
@@ -224,6 +224,7 @@ async fn receive(session: &mut Session, message: Message) -> Result<(), Rejectio
         }
     };
     let frame = bytes::Bytes::from(text);
+    session.frame_bytes = frame.len();
     let (corr, parsed) = promethean_event::frame::ClientFrame::parse(&frame);
     match parsed {
         Ok(frame) => command::run(session, corr, frame).await,

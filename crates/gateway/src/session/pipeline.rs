@@ -5,6 +5,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::Done;
+use crate::limits::{PIPELINE_BYTES_MAX, PIPELINE_MAX};
 
 /// Requests that are under way, and are answered in the order in which they came.
 ///
@@ -15,23 +16,31 @@ use super::Done;
 pub(crate) struct Pipeline {
     under_way: VecDeque<UnderWay>,
     requests: usize,
+    bytes: usize,
 }
 
 struct UnderWay {
     requests: usize,
+    /// About what they take.
+    bytes: usize,
     done: BoxFuture<'static, Vec<Done>>,
 }
 
 impl Pipeline {
     /// Adds requests that were polled.
-    pub(crate) fn push(&mut self, requests: usize, done: BoxFuture<'static, Vec<Done>>) {
+    pub(crate) fn push(
+        &mut self,
+        (requests, bytes): (usize, usize),
+        done: BoxFuture<'static, Vec<Done>>,
+    ) {
         self.requests += requests;
-        self.under_way.push_back(UnderWay { requests, done });
+        self.bytes += bytes;
+        self.under_way.push_back(UnderWay { requests, bytes, done });
     }
 
-    /// How many requests are under way.
-    pub(super) const fn len(&self) -> usize {
-        self.requests
+    /// Whether more may be read: neither so many nor such large ones are under way.
+    pub(super) const fn has_room(&self) -> bool {
+        self.requests < PIPELINE_MAX && self.bytes < PIPELINE_BYTES_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -57,6 +66,9 @@ impl Pipeline {
     }
 
     fn pop(&mut self) {
-        self.requests -= self.under_way.pop_front().map_or(0, |first| first.requests);
+        if let Some(first) = self.under_way.pop_front() {
+            self.requests -= first.requests;
+            self.bytes -= first.bytes;
+        }
     }
 }

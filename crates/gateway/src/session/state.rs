@@ -79,6 +79,8 @@ pub(crate) struct Session {
     /// Handed over before anything else is done, all at once.
     pub(crate) gathered: Vec<Gathered>,
     pub(crate) gathered_bytes: usize,
+    /// The frame that is being acted on. Payloads are pieces of it, and keep all of it.
+    pub(crate) frame_bytes: usize,
     /// The topic that the client was last found to be allowed to publish to.
     pub(crate) publishable: Option<Topic>,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -129,6 +131,7 @@ impl Session {
             publishes: Pipeline::default(),
             gathered: Vec::new(),
             gathered_bytes: 0,
+            frame_bytes: 0,
             publishable: None,
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),

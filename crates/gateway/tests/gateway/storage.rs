@@ -1,13 +1,17 @@
 //! Disks that are full or fail (RELIABILITY P4 and P5), by a real socket over a simulated disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::{SinkExt, StreamExt};
 use promethean::{Bus, BusOptions};
 use promethean_gateway::Access;
 use promethean_harness::conformance::StoreFactory;
 use promethean_harness::conformance::bus::FragileStore;
 use promethean_harness::conformance::factory::{EmbeddedFactory, MemoryFactory};
 use promethean_harness::log_simulation::{Fault, FaultKind};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::server::TestServer;
 
@@ -130,4 +134,32 @@ async fn reads_that_fail_may_be_tried_again() {
     assert_eq!(ended["retry_ms"], 1_000);
     client.say(follow).await;
     assert_eq!(client.next_of("EVENT").await["event"]["payload"], 1);
+}
+
+/// Of what one connection had under way, only the number was bounded: 4,096 frames of 1 MiB each.
+#[tokio::test]
+async fn what_is_under_way_is_bounded_in_bytes() {
+    const FRAMES: usize = 48;
+    let (store, server) = fragile().await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    store.hold_appends(true);
+    let (mut sink, mut stream) = server.plain().await.socket.split();
+    let body = "x".repeat(1_000_000);
+    let mut sending = tokio::spawn(async move {
+        for n in 0..FRAMES {
+            let frame = format!(r#"{{"op":"PUBLISH","topic":"a","payload":"{body}","corr":{n}}}"#);
+            sink.send(Message::text(frame)).await.unwrap();
+        }
+        sink
+    });
+    // More than sockets keep on both sides: it is not taken while nothing is answered.
+    let waited = timeout(Duration::from_secs(1), &mut sending).await;
+    assert!(waited.is_err(), "all {FRAMES} MB were read");
+    store.hold_appends(false);
+    for n in 0..FRAMES {
+        let Some(Ok(Message::Text(text))) = stream.next().await else { panic!("{n} answers") };
+        let ok: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&ok["op"], &ok["corr"]), (&"OK".into(), &n.into()));
+    }
+    drop(sending.await.unwrap());
 }
