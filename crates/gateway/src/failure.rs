@@ -46,9 +46,7 @@ impl From<AppendError> for Rejection {
             }
             AppendError::NoSpace => return Self::plain(Code::NoSpace),
             AppendError::StorageFailed(_) => return Self::plain(Code::StorageFailed),
-            AppendError::Indeterminate(_) => {
-                return Self::new(Code::Indeterminate, "publish again with the same id");
-            }
+            AppendError::Indeterminate(_) => return Self::indeterminate(),
             AppendError::Closed => return Self::plain(Code::GoingAway),
             _ => return Self::plain(Code::Internal),
         };

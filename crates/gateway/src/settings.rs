@@ -123,6 +123,8 @@ pub struct Bounds {
     pub body_idle: Duration,
     /// A body must be there after this. Default 30 s.
     pub body: Duration,
+    /// A publish that the store has not answered after this may have happened or not. Default 30 s.
+    pub publish: Duration,
     /// A WebSocket must have said who it is after this. Default 5 s.
     pub auth: Duration,
     /// A WebSocket is asked whether it lives. Default every 20 s.
@@ -159,6 +161,7 @@ impl Default for Bounds {
             head: Duration::from_secs(5),
             body_idle: Duration::from_secs(5),
             body: Duration::from_secs(30),
+            publish: Duration::from_secs(30),
             auth: Duration::from_secs(5),
             ping: Duration::from_secs(20),
             idle: Duration::from_secs(60),

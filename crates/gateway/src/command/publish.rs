@@ -1,10 +1,14 @@
+use std::future::poll_fn;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::FutureExt;
 use promethean::{PublishError, Published};
 use promethean_event::frame::{Corr, Place, Publish};
 use promethean_event::{EventId, NewEvent, Topic};
+use tokio::time::{Instant, timeout_at};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::{limited, weaker};
@@ -42,8 +46,14 @@ pub(super) async fn run(
     if !all_known {
         // A topic that has to be made first is waited for: later ones must not pass.
         hand_over(session);
-        let done = store(session, vec![gathered]).await;
-        session.publishes.push((done.len(), 0), std::future::ready(done).boxed());
+        let (until, storing) = store(session, vec![gathered]);
+        let mut storing = storing.boxed();
+        let done = match timeout_at(until, &mut storing).await {
+            Ok(done) => done,
+            // It is too late, and it knows.
+            Err(_) => storing.await,
+        };
+        session.publishes.push((done.len(), 0), until, std::future::ready(done).boxed());
         return Ok(());
     }
     // About what it takes while it waits.
@@ -63,14 +73,15 @@ pub(crate) fn hand_over(session: &mut Session) {
     let bytes = mem::take(&mut session.gathered_bytes);
     let gathered = mem::take(&mut session.gathered);
     let requests = gathered.len();
-    let mut storing = store(session, gathered).boxed();
+    let (until, storing) = store(session, gathered);
+    let mut storing = storing.boxed();
     // The first poll hands the events to the store, so that publishes stand there in the order in
     // which they came.
     let storing = match (&mut storing).now_or_never() {
         Some(done) => std::future::ready(done).boxed(),
         None => storing,
     };
-    session.publishes.push((requests, bytes), storing);
+    session.publishes.push((requests, bytes), until, storing);
 }
 
 fn event(
@@ -122,12 +133,16 @@ struct Asked {
     with_places: bool,
 }
 
+/// Stores events, and says until when that is waited for. Polled after that, it gives an answer in
+/// any case.
 fn store(
     session: &Session,
     gathered: Vec<Gathered>,
-) -> impl Future<Output = Vec<Done>> + Send + 'static {
+) -> (Instant, impl Future<Output = Vec<Done>> + Send + 'static) {
     let edge = Arc::clone(&session.edge);
     let begun = edge.clock.elapsed();
+    let longest = edge.settings.bounds.publish;
+    let until = edge.clock.instant() + longest;
     let mut asked = Vec::with_capacity(gathered.len());
     let mut run = Vec::with_capacity(gathered.len());
     for Gathered { corr, events, with_places } in gathered {
@@ -136,8 +151,18 @@ fn store(
         asked.push(Asked { corr, topics, with_places });
     }
     let publishing = edge.bus.publish_run(run);
-    async move {
-        let outcomes = publishing.await;
+    let storing = async move {
+        let mut publishing = pin!(publishing);
+        let outcomes = poll_fn(|context| match publishing.as_mut().poll(context) {
+            Poll::Ready(outcomes) => Poll::Ready(Some(outcomes)),
+            Poll::Pending if edge.clock.elapsed() - begun >= longest => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let Some(outcomes) = outcomes.await else {
+            // What the store has goes on there: it may happen yet.
+            let late = |asked: Asked| Done::new(asked.corr, Err(Rejection::indeterminate()));
+            return asked.into_iter().map(late).collect();
+        };
         let took = edge.clock.elapsed().saturating_sub(begun);
         let stored = asked.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
         edge.count_published(stored.flat_map(|(asked, _)| &asked.topics));
@@ -147,7 +172,8 @@ fn store(
             Done::new(asked.corr, success.map_err(Rejection::from))
         };
         asked.into_iter().zip(outcomes).map(done).collect()
-    }
+    };
+    (until, storing)
 }
 
 fn success(published: &[Published], with_places: bool) -> Success {

@@ -3,6 +3,7 @@ use futures_util::FutureExt;
 use promethean::Published;
 use promethean_event::{EventId, Offset, Partition, Topic};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::answer;
 use super::call::Call;
@@ -74,7 +75,10 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
     let begun = call.edge.clock.elapsed();
     let batch = intake.batch;
     let options = call.edge.publish_options(intake.events.iter().map(|event| &event.topic));
-    let published = call.edge.bus.publish_with(intake.events, options).await?;
+    // What the store does not answer goes on there: it is not taken back.
+    let published = call.edge.bus.publish_with(intake.events, options);
+    let published = timeout(call.edge.settings.bounds.publish, published).await;
+    let published = published.map_err(|_| Rejection::indeterminate())??;
     call.edge.metrics.publishing.record(call.edge.clock.elapsed().saturating_sub(begun));
     call.edge.count_published(published.iter().map(|one| &one.topic));
 

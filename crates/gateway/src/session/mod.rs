@@ -122,6 +122,7 @@ async fn serve(
     let mut rights = session.edge.rights.subscribe();
     loop {
         let due = session.deadlines.next();
+        let due = session.publishes.until().map_or(due, |until| until.min(due));
         let room = session.outbox.has_room();
         let unannounced = session.outbox.is_unannounced();
         let outbox = Arc::clone(&session.outbox);

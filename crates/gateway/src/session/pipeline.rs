@@ -3,6 +3,7 @@ use std::future::poll_fn;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::Done;
 use crate::limits::{PIPELINE_BYTES_MAX, PIPELINE_MAX};
@@ -23,6 +24,8 @@ struct UnderWay {
     requests: usize,
     /// About what they take.
     bytes: usize,
+    /// When they are answered, whether the store has or not.
+    until: Instant,
     done: BoxFuture<'static, Vec<Done>>,
 }
 
@@ -31,16 +34,23 @@ impl Pipeline {
     pub(crate) fn push(
         &mut self,
         (requests, bytes): (usize, usize),
+        until: Instant,
         done: BoxFuture<'static, Vec<Done>>,
     ) {
         self.requests += requests;
         self.bytes += bytes;
-        self.under_way.push_back(UnderWay { requests, bytes, done });
+        self.under_way.push_back(UnderWay { requests, bytes, until, done });
     }
 
     /// Whether more may be read: neither so many nor such large ones are under way.
     pub(super) const fn has_room(&self) -> bool {
         self.requests < PIPELINE_MAX && self.bytes < PIPELINE_BYTES_MAX
+    }
+
+    /// When the first ones are to be looked at again, whether the store has answered or not: they
+    /// know themselves that it is too late then.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.under_way.front().map(|first| first.until)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use promethean::{Bus, BusOptions};
-use promethean_gateway::Access;
+use promethean_gateway::{Access, Settings};
 use promethean_harness::conformance::StoreFactory;
 use promethean_harness::conformance::bus::FragileStore;
 use promethean_harness::conformance::factory::{EmbeddedFactory, MemoryFactory};
@@ -105,10 +105,14 @@ async fn a_failed_write_or_sync() {
 
 /// A server over a store that fails by order.
 async fn fragile() -> (Arc<FragileStore>, TestServer) {
+    fragile_with(|_| {}).await
+}
+
+async fn fragile_with(change: impl FnOnce(&mut Settings)) -> (Arc<FragileStore>, TestServer) {
     let fragile = Arc::new(FragileStore::new(MemoryFactory::default().open().await.unwrap()));
     let store: Arc<dyn promethean::store::Store> = Arc::<FragileStore>::clone(&fragile);
     let bus = Bus::with_store(store, BusOptions::default());
-    (fragile, TestServer::over(bus, Access::Anonymous, |_| {}).await)
+    (fragile, TestServer::over(bus, Access::Anonymous, change).await)
 }
 
 /// A read that failed was `internal`, which no client tries again, and a tail that could not read
@@ -162,4 +166,33 @@ async fn what_is_under_way_is_bounded_in_bytes() {
         assert_eq!((&ok["op"], &ok["corr"]), (&"OK".into(), &n.into()));
     }
     drop(sending.await.unwrap());
+}
+
+/// P16: every request has an end. With a disk that hung, a publish was never answered.
+#[tokio::test]
+async fn publishes_that_the_store_does_not_answer() {
+    let (store, server) =
+        fragile_with(|settings| settings.bounds.publish = Duration::from_millis(200)).await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    store.hold_appends(true);
+    let id = "018c2e65-4b00-7000-8000-000000000001";
+    let refused = server.post(&format!("/publish/a?id={id}"), "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (504, "indeterminate"));
+    let mut client = server.plain().await;
+    // Those that come together, those behind them, and one whose topic has to be made first.
+    let publish = |n: usize, topic: &str| {
+        format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":{n},"corr":{n}}}"#)
+    };
+    client.say_all((0..10).map(|n| publish(n, "a"))).await;
+    client.say(publish(10, "a")).await;
+    client.say(publish(11, "made.now")).await;
+    for n in 0..12 {
+        let answer = client.next().await;
+        let (code, corr) = (&answer["code"], &answer["corr"]);
+        assert_eq!((code, corr), (&"indeterminate".into(), &n.into()), "{answer}");
+    }
+    store.hold_appends(false);
+    assert_eq!(client.ask(publish(12, "a")).await["op"], "OK", "the connection goes on");
+    let again = server.post(&format!("/publish/a?id={id}"), "1").await;
+    assert_eq!((again.status, &again.json()["duplicate"]), (200, &true.into()));
 }
