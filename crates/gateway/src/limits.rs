@@ -93,6 +93,8 @@ pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PAGE_EVENTS: usize = 100;
 /// How long a request may look for events that a filter wants.
 pub const SCAN_MS_MAX: u64 = 2_000;
+/// Events that a filter looks at before others get on, and the time is looked at.
+pub const SCAN_EVENTS_AT_ONCE: usize = 16;
 /// Largest WebSocket frame and message.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// Most pieces of one WebSocket message.

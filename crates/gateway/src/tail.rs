@@ -13,6 +13,7 @@ use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::{Expression, Verdict};
+use crate::limits::SCAN_EVENTS_AT_ONCE;
 use crate::rejection::{Code, Rejection};
 use crate::undecided::REASON;
 
@@ -279,7 +280,11 @@ impl Tail {
                     reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
                 })
             }));
-            for stored in page.events {
+            for (number, stored) in page.events.into_iter().enumerate() {
+                // A filter may take its time for each event: others get on in between.
+                if self.wish.filter.is_some() && number % SCAN_EVENTS_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
                 let followed = match &self.wish.reader {
                     Some(reader) => decoded(reader, &stored.event),
                     None => Followed::Event(Box::new(stored.event)),
