@@ -1,7 +1,13 @@
 //! Answers that are bounded in bytes, and places to begin at.
 
+use std::sync::Arc;
+
 use promethean::store::Durability;
 use promethean_gateway::Access;
+use promethean_gateway::access::TokenTable;
+use promethean_harness::conformance::StoreFactory;
+use promethean_harness::conformance::bus::FragileStore;
+use promethean_harness::conformance::factory::MemoryFactory;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -295,4 +301,54 @@ async fn what_a_filter_cannot_decide_about_is_not_lost() {
     let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains(r#"filter_undecided_total{topic="a",group="g"} 1"#), "{metrics}");
     assert!(metrics.contains(r#"filter_undecided_total{topic="a",group=""} 3"#), "{metrics}");
+}
+
+/// The beginning of an export of much more than is on its way at once.
+async fn begun_export(server: &TestServer, more: &str) -> tokio::net::TcpStream {
+    let mut stream = tokio::net::TcpStream::connect(server.at).await.unwrap();
+    let head = format!(
+        "GET /export?topic=a HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{more}\r\n",
+        server.at
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 1]).await.unwrap();
+    stream
+}
+
+/// The last line of an export.
+async fn last_line(mut stream: tokio::net::TcpStream) -> Value {
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).await.unwrap();
+    let heard = String::from_utf8_lossy(&heard);
+    let last = heard.lines().rev().find(|line| line.starts_with('{')).unwrap();
+    serde_json::from_str::<Value>(last).unwrap_or_else(|_| panic!("{} bytes", last.len()))
+}
+
+/// What is not all of it says so, and why. One that the server stopped under was cut off.
+#[tokio::test]
+async fn an_export_that_is_cut_short_says_so() {
+    let fragile = FragileStore::new(MemoryFactory::default().open().await.unwrap());
+    let fragile = Arc::new(fragile);
+    let store: Arc<dyn promethean::store::Store> = Arc::<FragileStore>::clone(&fragile);
+    let bus = promethean::Bus::with_store(store, promethean::BusOptions::default());
+    let server = TestServer::over(bus.clone(), Access::Anonymous, |_| {}).await;
+    let body = format!("\"{}\"", "x".repeat(1_000_000));
+    for _ in 0..32 {
+        publish(&server, "a", &body).await;
+    }
+    let cut = |code: &str| serde_json::json!({ "end": { "complete": false, "code": code } });
+    let export = begun_export(&server, "").await;
+    fragile.fail_reads(1);
+    assert_eq!(last_line(export).await, cut("not_ready"));
+    let export = begun_export(&server, "").await;
+    server.handle.stop();
+    assert_eq!(last_line(export).await, cut("going_away"));
+    server.running.await.unwrap();
+
+    let (access, secrets) = super::server::tokens(&[&["subscribe:**"]]);
+    let server = TestServer::over(bus, access, |_| {}).await;
+    let bearer = format!("authorization: Bearer {}\r\n", secrets[0]);
+    let export = begun_export(&server, &bearer).await;
+    server.handle.install_tokens(TokenTable::default());
+    assert_eq!(last_line(export).await, cut("token_expired"));
 }
