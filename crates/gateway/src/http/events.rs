@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
-use http::header;
+use http::{HeaderName, HeaderValue, header};
 use promethean::store::ReadError;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Topic};
@@ -20,7 +20,7 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
-use super::scan::{Scan, reader};
+use super::scan::{Found, Scan, reader};
 use super::time;
 use crate::access::{Action, Principal};
 use crate::edge::Edge;
@@ -61,6 +61,12 @@ async fn events(mut call: Call) -> Result<Response, Rejection> {
     if !accept.contains(CLOUD_BATCH) {
         return Ok(answer::bytes(200, answer::JSON, page(&found)));
     }
+    Ok(cloud_events(&call, &topic, &found))
+}
+
+/// A page as CloudEvents. The body has room for nothing else: where it goes on, and what is left out, is
+/// in the head.
+fn cloud_events(call: &Call, topic: &Topic, found: &Found) -> Response {
     let mut out = b"[".to_vec();
     for (index, stored) in found.events.iter().enumerate() {
         if index > 0 {
@@ -69,7 +75,21 @@ async fn events(mut call: Call) -> Result<Response, Rejection> {
         write_cloud_event(&mut out, &stored.event);
     }
     out.push(b']');
-    Ok(answer::bytes(200, CLOUD_BATCH, out))
+    let mut response = answer::bytes(200, CLOUD_BATCH, out);
+    let next = found.next.as_ref().map(|next| {
+        let asked = call.query.pairs().filter(|(name, _)| !["topic", "after"].contains(name));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(asked).append_pair("after", &next.to_string()).finish();
+        format!("</events/{topic}?{query}>; rel=\"next\"")
+    });
+    let missing = found.missing();
+    let said = [(header::LINK, next), (HeaderName::from_static("x-missing"), missing)];
+    for (name, value) in said {
+        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
 }
 
 async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {

@@ -17,7 +17,7 @@ use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::{Expression, Verdict};
-use crate::limits::{PAGE_BYTES_MAX, SCAN_EVENTS_AT_ONCE, SCAN_MS_MAX};
+use crate::limits::{MISSING_IN_HEAD_MAX, PAGE_BYTES_MAX, SCAN_EVENTS_AT_ONCE, SCAN_MS_MAX};
 use crate::rejection::{Code, Rejection};
 use crate::undecided::REASON;
 
@@ -102,6 +102,26 @@ impl Found {
     /// Bytes of the events, without what little stands around payloads.
     fn bytes(&self) -> usize {
         self.events.iter().map(|stored| stored.event.payload.as_str().len()).sum()
+    }
+}
+
+impl Found {
+    /// What is left out, where there is room for a line only: `partition/from-to reason`, by commas.
+    pub(super) fn missing(&self) -> Option<String> {
+        let gap = |gap: &MissingEvents| {
+            format!("{}/{}-{} {}", gap.partition, gap.from, gap.to, gap.reason)
+        };
+        let unreadable = |event: &UnreadableEvent| {
+            let UnreadableEvent { partition, offset, .. } = event;
+            format!("{partition}/{offset}-{} unreadable", offset.next())
+        };
+        let gaps = self.gaps.iter().map(gap).chain(self.unreadable.iter().map(unreadable));
+        let mut told: Vec<String> = gaps.take(MISSING_IN_HEAD_MAX).collect();
+        let more = (self.gaps.len() + self.unreadable.len()).saturating_sub(told.len());
+        if more > 0 {
+            told.push(format!("and {more} more"));
+        }
+        (!told.is_empty()).then(|| told.join(", "))
     }
 }
 

@@ -352,3 +352,33 @@ async fn an_export_that_is_cut_short_says_so() {
     server.handle.install_tokens(TokenTable::default());
     assert_eq!(last_line(export).await, cut("token_expired"));
 }
+
+/// A page as CloudEvents is an array: it could not say that there is more, or that something is left
+/// out, and said neither.
+#[tokio::test]
+async fn a_page_of_cloud_events_says_where_it_goes_on_and_what_is_missing() {
+    let server = TestServer::open().await;
+    let large = "x".repeat(20_000);
+    for text in ["x", "y", &large, "x", "x"] {
+        publish(&server, "a", &format!(r#"{{"a":"{text}"}}"#)).await;
+    }
+    let accept = [("accept", "application/cloudevents-batch+json")];
+    let mut path = "/events/a?limit=1&filter=payload.a+%3D%3D+%27x%27".to_owned();
+    let (mut seen, mut missing) = (Vec::new(), Vec::new());
+    loop {
+        let answer = server.send("GET", &path, &accept, b"").await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let batch = answer.json();
+        let sequences = batch.as_array().unwrap().iter().map(|one| one["sequence"].clone());
+        seen.extend(sequences);
+        let said = |name: &str| answer.head.lines().find_map(|line| line.strip_prefix(name));
+        missing.extend(said("x-missing: ").map(str::to_owned));
+        match said("link: <").map(|link| link.strip_suffix(">; rel=\"next\"").unwrap()) {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    let sequence = |offset: u64| Value::from(format!("00000-{offset:020}"));
+    assert_eq!(seen, [sequence(0), sequence(3), sequence(4)]);
+    assert_eq!(missing, ["0/2-3 unreadable"]);
+}
