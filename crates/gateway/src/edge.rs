@@ -100,7 +100,6 @@ impl Edge {
         let reason = match failure {
             AuthFailure::Refused(reason) => reason,
             AuthFailure::NeedsKeys | AuthFailure::Unavailable => {
-                self.count_refusal(Code::Unauthorized);
                 tracing::warn!(%peer, "the keys of the issuer are not there");
                 return Err(Rejection::plain(Code::NotReady).after_ms(1_000));
             }
@@ -122,9 +121,8 @@ impl Edge {
             .ok_or_else(|| self.refused_credential(peer, "no such ticket"))
     }
 
-    /// Counts a credential that is no good, and says so; the reason is for our logs.
+    /// A credential that is no good, as a refusal; the reason is for our logs.
     fn refused_credential(&self, peer: IpAddr, reason: &'static str) -> Rejection {
-        self.count_refusal(Code::Unauthorized);
         tracing::info!(%peer, reason, "a credential was refused");
         self.audit.refusals.unauthorized(peer, reason, self.clock.now_ms());
         if let Some(Err(Refusal::Wait(wait))) =
@@ -301,6 +299,8 @@ impl Edge {
         PublishOptions { durability: durability.unwrap_or_default(), ..PublishOptions::default() }
     }
 
+    /// Called where a client is told, once for each time: by a problem document, an `ERR`, or a Close
+    /// that comes without one.
     pub(crate) fn count_refusal(&self, code: Code) {
         self.metrics.refused.add(code.as_str(), "", 1);
     }

@@ -27,6 +27,7 @@ use crate::edge::{Edge, stopped};
 use crate::http::{self, Entrance, Peer};
 use crate::limits::{ACCEPT_PAUSE_MS, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::progress::{Late, Progress};
+use crate::rejection::{Code, Rejection};
 use crate::seldom::Seldom;
 use crate::settings::{Access, Settings, SettingsError, Waived};
 use crate::tls::{Tls, TlsError};
@@ -288,18 +289,43 @@ impl Serve {
     async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let door = match self.doors.enter(&self.edge, peer.ip()) {
             Ok(door) => Peer { address: peer, _door: Arc::new(door) },
-            Err(full) => return turn_away(stream, full).await,
+            Err(full) => return self.turn_away(stream, full).await,
         };
-        let Some(tls) = self.tls.clone() else {
-            return self.http(stream, door).await;
-        };
-        let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-        if let Ok(Ok(stream)) = timeout(self.edge.settings.bounds.handshake, handshake).await {
-            self.http(stream, door).await;
+        let (edge, late) = (Arc::clone(&self.edge), Late::default());
+        match self.tls.clone() {
+            None => self.http(stream, door, late.clone()).await,
+            Some(tls) => {
+                let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+                if let Ok(Ok(stream)) = timeout(edge.settings.bounds.handshake, handshake).await {
+                    self.http(stream, door, late.clone()).await;
+                }
+            }
+        }
+        if late.is_told() {
+            edge.count_refusal(Code::SlowRequest);
         }
     }
 
-    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    /// Says why, without reading anything. Where TLS is spoken nothing can be said before the handshake,
+    /// which is not worth its cost for this.
+    async fn turn_away(&self, mut stream: TcpStream, full: Full) {
+        let refusal = match full {
+            Full::All => Rejection::new(Code::NotReady, "there are as many connections as may be"),
+            Full::Address => Rejection::new(Code::Limit, "this address has too many connections"),
+        };
+        let refusal = refusal.after_ms(1_000);
+        self.edge.count_refusal(refusal.code);
+        if self.tls.is_none() {
+            let _ = stream.write_all(&http::raw(&refusal)).await;
+        }
+    }
+
+    async fn http(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        late: Late,
+    ) {
         let address = peer.address;
         let router = self.router;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -307,7 +333,6 @@ impl Serve {
             request.extensions_mut().insert(peer.clone());
             router.clone().call(request)
         });
-        let late = Late::default();
         let stream = Progress::new(stream, self.edge.settings.bounds.stalled, late.clone());
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -369,18 +394,6 @@ fn log_end(peer: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection ended early");
     }
-}
-
-/// Says why, in a word and without reading anything.
-async fn turn_away(mut stream: TcpStream, full: Full) {
-    let status = match full {
-        Full::All => "503 Service Unavailable",
-        Full::Address => "429 Too Many Requests",
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    let _ = stream.write_all(answer.as_bytes()).await;
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use crate::edge::Edge;
 use crate::listener::Door;
 use crate::rejection::{Code, Rejection};
+pub(crate) use answer::raw;
 pub(crate) use endpoint::{Endpoint, Entrance};
 
 /// Who is at the other end. Counts as one connection for as long as it is kept: a WebSocket

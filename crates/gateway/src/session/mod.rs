@@ -100,7 +100,9 @@ pub(crate) async fn run(
             code = refusal.code.as_str(),
             "a WebSocket is closed"
         );
-        edge.count_refusal(refusal.code);
+        if !session.is_told {
+            edge.count_refusal(refusal.code);
+        }
         outbox.close(refusal.code.close(), refusal.code.as_str());
     } else {
         outbox.close(1000, "");
@@ -228,14 +230,20 @@ async fn receive(session: &mut Session, message: Message) -> Result<(), Rejectio
     session.frame_bytes = frame.len();
     let (corr, parsed) = promethean_event::frame::ClientFrame::parse(&frame);
     match parsed {
-        Ok(frame) => command::run(session, corr, frame).await,
+        Ok(frame) => {
+            let outcome = command::run(session, corr, frame).await;
+            session.is_told = outcome.is_err();
+            outcome
+        }
         Err(error) => {
             session.bad_frames += 1;
             session.refuse(corr.as_ref(), &command::refused_frame(&error));
             if session.principal.is_none() {
+                session.is_told = true;
                 return Err(Rejection::plain(Code::Unauthorized));
             }
             if session.bad_frames >= BAD_FRAMES_MAX {
+                session.is_told = true;
                 return Err(Rejection::new(
                     Code::BadRequest,
                     "too many frames were not understood",

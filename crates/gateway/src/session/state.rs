@@ -95,6 +95,8 @@ pub(crate) struct Session {
     /// Whether the client has said goodbye, and waits for what it is still to be told.
     pub(super) leaving: bool,
     pub(super) bad_frames: u32,
+    /// Whether the client was told by an `ERR` why the connection is closed.
+    pub(super) is_told: bool,
     pub(super) deadlines: Deadlines,
     /// Names it, in HELLO and in the logs.
     pub(super) id: EventId,
@@ -141,6 +143,7 @@ impl Session {
             drain: false,
             leaving: false,
             bad_frames: 0,
+            is_told: false,
             deadlines,
             id: EventId::generate(),
         };
@@ -303,6 +306,7 @@ impl Session {
             return Due::Close(Code::Unauthorized);
         }
         if passed(self.deadlines.expired) {
+            self.is_told = true;
             return Due::Close(Code::TokenExpired);
         }
         if passed(self.deadlines.drained) {

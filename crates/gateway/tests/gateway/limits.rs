@@ -141,11 +141,14 @@ async fn slow_heads_and_bodies() {
     let mut half = TcpStream::connect(server.at).await.unwrap();
     half.write_all(b"GET /livez HTTP/1.1\r\nhost: lo").await.unwrap();
     // Who has said nothing yet is closed without a word.
-    for (stream, says) in [(&mut silent, ""), (&mut half, "HTTP/1.1 408 Request Timeout")] {
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(heard.lines().next().unwrap_or_default(), says);
-    }
+    let mut heard = String::new();
+    silent.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "");
+    let mut heard = Vec::new();
+    half.read_to_end(&mut heard).await.unwrap();
+    let answer = super::server::Answer::read(&heard);
+    assert_eq!((answer.status, answer.code().as_str()), (408, "slow_request"));
+    while refusals(&server, "slow_request").await != 1 {}
     // Nor is one that has been answered, and says nothing more.
     let mut answered = TcpStream::connect(server.at).await.unwrap();
     let ask = format!("GET /livez HTTP/1.1\r\nhost: {}\r\n\r\n", server.at);
@@ -424,6 +427,54 @@ async fn a_client_that_does_not_read_is_closed() {
     other.next_of("EVENT").await;
 }
 
+/// What is counted of a code.
+async fn refusals(server: &TestServer, code: &str) -> u64 {
+    let metrics = server.get("/metrics").await.body;
+    let name = format!("refusals_total{{code=\"{code}\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name.as_str()));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+/// A credential that was not accepted counted twice over HTTP, and three times by a frame.
+#[tokio::test]
+async fn what_is_refused_is_counted_once() {
+    let (access, secrets) = super::server::tokens(&[&["admin:ops.read", "publish:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.bounds.auth = Duration::from_millis(100);
+    })
+    .await;
+    let bearer = format!("Bearer {}", secrets[0]);
+    let counted = async || {
+        let answer =
+            server.send("GET", "/metrics", &[("authorization", bearer.as_str())], b"").await;
+        let lines = answer.body.lines().filter_map(|line| line.strip_prefix("refusals_total{"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(counted().await, Vec::<String>::new());
+    let wrong = [("authorization", "Bearer x")];
+    assert_eq!(server.send("GET", "/lag", &wrong, b"").await.status, 401);
+    assert_eq!(counted().await, ["code=\"unauthorized\"} 1"]);
+    let mut client = server.plain().await;
+    assert_eq!(client.ask(r#"{"op":"AUTH","token":"x"}"#).await["code"], "unauthorized");
+    assert_eq!(client.closed().await, 3000);
+    assert_eq!(counted().await, ["code=\"unauthorized\"} 2"]);
+    // Something else before AUTH, and nothing at all.
+    let mut client = server.plain().await;
+    client.say(r#"{"op":"PUBLISH","topic":"a","payload":1}"#).await;
+    assert_eq!(client.closed().await, 3000);
+    assert_eq!(counted().await, ["code=\"unauthorized\"} 3"]);
+    assert_eq!(server.plain().await.closed().await, 3000);
+    assert_eq!(counted().await, ["code=\"unauthorized\"} 4"]);
+    // A refusal that closes nothing, and a Close that says it itself.
+    let mut client = server.plain().await;
+    client.ask(format!(r#"{{"op":"AUTH","token":"{}"}}"#, secrets[0])).await;
+    assert_eq!(client.ask(r#"{"op":"SUBSCRIBE","topic":"a","group":"g"}"#).await["op"], "ERR");
+    client.socket.send(Message::binary(vec![1])).await.unwrap();
+    assert_eq!(client.closed().await, 1003);
+    let all = ["code=\"binary_frame\"} 1", "code=\"forbidden\"} 1", "code=\"unauthorized\"} 4"];
+    assert_eq!(counted().await, all);
+}
+
 /// How many connections the server has, without the one that asks.
 async fn open_connections(server: &TestServer) -> u64 {
     let metrics = server.get("/metrics").await.body;
@@ -471,7 +522,7 @@ async fn connections_of_an_address_are_bounded() {
     let (one, _two) = (server.plain_from(outside).await, server.plain_from(outside).await);
     let ask = format!("GET /livez HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.at);
     let answer = server.raw_from(outside, ask.as_bytes()).await;
-    assert_eq!(answer.status, 429);
+    assert_eq!((answer.status, answer.code().as_str()), (429, "limit"));
     assert!(answer.head.contains("retry-after"), "{answer:?}");
     assert_eq!(server.get("/livez").await.status, 200, "others are let in");
     drop(one);
@@ -498,6 +549,7 @@ async fn handshakes_that_do_not_end() {
     let server = TestServer::with(Access::Anonymous, |settings| {
         settings.tls = Some(files);
         settings.bounds.handshake = Duration::from_millis(200);
+        settings.bounds.connections = 2;
     })
     .await;
     // Nothing at all, and the beginning of a record that says it is long.
@@ -508,16 +560,29 @@ async fn handshakes_that_do_not_end() {
         let _ = stream.read_to_end(&mut heard).await;
         assert!(heard.is_empty(), "{heard:?}");
     }
+    // Who is turned away hears no plain text, at once.
+    let (_one, _two) =
+        (TcpStream::connect(server.at).await.unwrap(), TcpStream::connect(server.at).await.unwrap());
+    let mut third = TcpStream::connect(server.at).await.unwrap();
+    let mut heard = Vec::new();
+    let _ = third.read_to_end(&mut heard).await;
+    assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
 }
 
 #[tokio::test]
 async fn connections_are_bounded() {
     let server =
         TestServer::with(Access::Anonymous, |settings| settings.bounds.connections = 2).await;
-    let (_one, _two) = (server.plain().await, server.plain().await);
-    let answer = server.get("/livez").await;
-    assert_eq!(answer.status, 503);
-    assert!(answer.head.contains("retry-after"));
+    let (one, _two) = (server.plain().await, server.plain().await);
+    // A client that has not said anything yet: a request that nobody reads may cost it the answer.
+    let mut third = TcpStream::connect(server.at).await.unwrap();
+    let mut heard = Vec::new();
+    third.read_to_end(&mut heard).await.unwrap();
+    let answer = super::server::Answer::read(&heard);
+    assert_eq!((answer.status, answer.code().as_str()), (503, "not_ready"));
+    assert!(answer.head.contains("retry-after: 1"));
+    drop(one);
+    while refusals(&server, "not_ready").await == 0 {}
 }
 
 /// RELIABILITY 4.2: what a client makes by naming it stays for ever, so that there is an end to it.
