@@ -34,7 +34,7 @@ pub(crate) struct Edge {
     pub(crate) draining: watch::Sender<bool>,
     /// Counts how often it was changed who may do what.
     pub(crate) rights: watch::Sender<u64>,
-    /// How many WebSockets each subject has open.
+    /// How many WebSockets and streams each subject has open.
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) audit: Audit,
     /// Tickets that were not used yet.
@@ -212,18 +212,26 @@ impl Edge {
         }
     }
 
-    /// A WebSocket more of a subject. Who needs no credential, and who is on this machine, has
-    /// as many as there can be.
+    /// A WebSocket or stream more of a subject. Who needs no credential has as many as there can be;
+    /// who is on this machine too, unless it was said otherwise: one token serves all tools there, and
+    /// none of them keeps others out whom it could not harm anyway. Behind a proxy on this machine,
+    /// it has to be said.
     pub(crate) fn attend(
         &self,
         principal: &Principal,
         peer: IpAddr,
     ) -> Result<Option<Presence>, Rejection> {
-        if peer.is_loopback() || matches!(self.settings.access, Access::Anonymous) {
-            return Ok(None);
+        let bounds = &self.settings.bounds;
+        let max = match peer.is_loopback() {
+            true => bounds.connections_per_local_subject,
+            false => Some(bounds.connections_per_subject),
+        };
+        match (max, &self.settings.access) {
+            (Some(max), Access::Required(_)) => {
+                self.attendance.enter(principal.subject(), max).map(Some)
+            }
+            _ => Ok(None),
         }
-        let max = self.settings.bounds.connections_per_subject;
-        self.attendance.enter(principal.subject(), max).map(Some)
     }
 
     /// Takes events out of the buckets of a principal and of the topics they are for: out of all of

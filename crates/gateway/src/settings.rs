@@ -107,8 +107,11 @@ pub struct Bounds {
     pub connections: usize,
     /// Connections of one address at once, loopback excepted. Default 100.
     pub connections_per_ip: usize,
-    /// WebSockets of one subject at once, those from this machine excepted. Default 50.
+    /// WebSockets, event streams and exports of one subject at once, those from this machine excepted.
+    /// Default 50.
     pub connections_per_subject: usize,
+    /// The same of those from this machine. Default: as many as there can be.
+    pub connections_per_local_subject: Option<usize>,
     /// Subscriptions of one connection. Default 100.
     pub subscriptions: usize,
     /// Bytes waiting to be sent on one connection. Default 16 MiB.
@@ -154,6 +157,7 @@ impl Default for Bounds {
             connections: 10_000,
             connections_per_ip: 100,
             connections_per_subject: 50,
+            connections_per_local_subject: None,
             subscriptions: 100,
             outbox_bytes: 16 * 1024 * 1024,
             bodies_bytes: 256 * 1024 * 1024,

@@ -23,6 +23,7 @@ use super::replay::page;
 use super::scan::{Found, Scan, reader};
 use super::time;
 use crate::access::{Action, Principal};
+use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::filter::Expression;
 use crate::intake::write_cloud_event;
@@ -131,6 +132,7 @@ pub(super) async fn stream_of(
     wish: TailWish,
     id: fn(&[Cursor]) -> String,
 ) -> Result<Response, Rejection> {
+    let presence = call.edge.attend(&call.principal, call.peer.address.ip())?;
     let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
     let first = Bytes::from(format!("id: {}\n\n", id(&tail.cursors())));
     let follow = Follow {
@@ -141,6 +143,7 @@ pub(super) async fn stream_of(
         principal: call.principal.clone(),
         bucket: Bucket::default(),
         paced: None,
+        _presence: presence,
     };
     let pieces = stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
@@ -160,6 +163,8 @@ struct Follow {
     bucket: Bucket,
     /// More came than its rates allow: nothing until then.
     paced: Option<Instant>,
+    /// Counts as a connection of its subject.
+    _presence: Option<Presence>,
 }
 
 impl Follow {

@@ -14,6 +14,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::scan::{Found, Scan};
 use crate::access::Action;
+use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::limits::PAGE_EVENTS_MAX;
 use crate::rejection::{Code, Rejection};
@@ -33,6 +34,7 @@ async fn export(call: Call) -> Result<Response, Rejection> {
     let scan = Scan::of(&call).await?;
     let export = Export {
         scan,
+        _presence: call.edge.attend(&call.principal, call.peer.address.ip())?,
         tenure: Tenure::new(&call.edge, &call.principal),
         edge: call.edge,
     };
@@ -48,6 +50,8 @@ struct Export {
     scan: Scan,
     edge: Arc<Edge>,
     tenure: Tenure,
+    /// Counts as a connection of its subject.
+    _presence: Option<Presence>,
 }
 
 impl Export {

@@ -114,6 +114,8 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     }
     if let Some(max) = document.server.connections_per_subject {
         settings.bounds.connections_per_subject = max;
+        // Who says it means those behind a proxy on this machine, too.
+        settings.bounds.connections_per_local_subject = Some(max);
     }
     if let Some(count) = document.server.auth_failures_per_minute {
         // None of zero: everybody is refused after the first one.
