@@ -234,9 +234,29 @@ impl Edge {
         }
     }
 
-    /// Takes events out of the buckets of a principal and of the topics they are for: out of all of
-    /// them, or out of none. What was refused must not use up what others may send.
+    /// Takes events out of the buckets of their connection, of a principal and of the topics they are
+    /// for: out of all of them, or out of none. What was refused must not use up what others may send.
     pub(crate) fn admit<'a>(
+        &self,
+        principal: &Principal,
+        connection: &mut Bucket,
+        topics: impl ExactSizeIterator<Item = &'a Topic>,
+    ) -> Result<(), Rejection> {
+        let events = u32::try_from(topics.len()).unwrap_or(u32::MAX);
+        let rate = self.settings.rates.connection;
+        if let Some(rate) = rate {
+            let taken = connection.take(rate, self.clock.elapsed(), events);
+            taken.map_err(|refusal| limited("this connection", refusal))?;
+        }
+        let admitted = self.admit_beyond(principal, topics, events);
+        if let (Err(_), Some(rate)) = (&admitted, rate) {
+            connection.put_back(rate, events);
+        }
+        admitted
+    }
+
+    /// The same for what is not of the connection alone.
+    fn admit_beyond<'a>(
         &self,
         principal: &Principal,
         topics: impl Iterator<Item = &'a Topic>,
@@ -296,6 +316,21 @@ impl Edge {
         (wait > Duration::ZERO).then_some(wait)
     }
 
+    /// How long nothing should be delivered, since more was than rates allow; nothing if there is no
+    /// reason to wait.
+    pub(crate) fn owed(
+        &self,
+        principal: &Principal,
+        connection: &mut Bucket,
+        topic: Option<&Topic>,
+    ) -> Option<Duration> {
+        let now = self.clock.elapsed();
+        let wait = self.pace(principal, connection, std::iter::empty());
+        let of_topic = topic.zip(self.taken_topics.as_ref());
+        let of_topic = of_topic.map(|(topic, buckets)| buckets.charge(topic, now, 0));
+        wait.max(of_topic.filter(|wait| *wait > Duration::ZERO))
+    }
+
     /// How events are published: as durably as the most demanding of their topics.
     pub(crate) fn publish_options<'a>(
         &self,
@@ -350,7 +385,7 @@ pub(crate) async fn stopped(draining: &mut watch::Receiver<bool>) {
 }
 
 /// What a bucket said, to a client.
-pub(crate) fn limited(whose: &str, refusal: Refusal) -> Rejection {
+pub(crate) fn limited(whose: &'static str, refusal: Refusal) -> Rejection {
     match refusal {
         Refusal::Wait(wait) => {
             Rejection::new(Code::RateLimited, format!("the rate of {whose} is used up"))

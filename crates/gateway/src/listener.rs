@@ -288,7 +288,7 @@ impl Serve {
 
     async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let door = match self.doors.enter(&self.edge, peer.ip()) {
-            Ok(door) => Peer { address: peer, _door: Arc::new(door) },
+            Ok(door) => Peer::new(peer, door),
             Err(full) => return self.turn_away(stream, full).await,
         };
         let (edge, late) = (Arc::clone(&self.edge), Late::default());

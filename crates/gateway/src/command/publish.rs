@@ -11,7 +11,7 @@ use promethean_event::{EventId, NewEvent, Topic};
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::{Action, Principal, Resource, authorize};
-use crate::edge::{limited, weaker};
+use crate::edge::weaker;
 use crate::intake::check_headers;
 use crate::limits::GATHERED_BYTES;
 use crate::rejection::{Code, Rejection};
@@ -32,7 +32,8 @@ pub(super) async fn run(
     for publish in events {
         ready.push(event(session, principal, publish)?);
     }
-    if let Err(refusal) = admit(session, principal, &ready) {
+    let topics = ready.iter().map(|event| &event.topic);
+    if let Err(refusal) = session.edge.admit(principal, &mut session.bucket, topics) {
         // Who goes on regardless is closed after a while; who waits is let through in between.
         let now = session.edge.clock.elapsed();
         session.abused = session.abused.or(Some(now));
@@ -105,25 +106,6 @@ fn event(
     event.sid = opts.sid;
     event.check().map_err(|error| Rejection::new(Code::InvalidEvent, error.to_string()))?;
     Ok(event)
-}
-
-fn admit(
-    session: &mut Session,
-    principal: &Principal,
-    events: &[NewEvent],
-) -> Result<(), Rejection> {
-    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let rate = session.edge.settings.rates.connection;
-    if let Some(rate) = rate {
-        let taken = session.bucket.take(rate, session.edge.clock.elapsed(), count);
-        taken.map_err(|refusal| limited("this connection", refusal))?;
-    }
-    let topics = events.iter().map(|event| &event.topic);
-    let admitted = session.edge.admit(principal, topics, count);
-    if let (Err(_), Some(rate)) = (&admitted, rate) {
-        session.bucket.put_back(rate, count);
-    }
-    admitted
 }
 
 /// Who asked, and what for.

@@ -56,9 +56,11 @@ async fn events(mut call: Call) -> Result<Response, Rejection> {
         return follow(call, topic).await;
     }
     let limit = call.query.limit()?;
+    call.may_read(Some(&topic))?;
     call.query.insert("topic", topic.as_str());
     let mut scan = Scan::of(&call).await?;
     let found = scan.page(&call.edge, limit).await?;
+    call.has_read(found.topics());
     if !accept.contains(CLOUD_BATCH) {
         return Ok(answer::bytes(200, answer::JSON, page(&found)));
     }

@@ -8,12 +8,14 @@ use futures_util::{FutureExt, stream};
 use http::{HeaderValue, header};
 use promethean_event::frame::write_event;
 use serde_json::json;
+use tokio::time::sleep;
 
+use super::Peer;
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::scan::{Found, Scan};
-use crate::access::Action;
+use crate::access::{Action, Principal};
 use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::limits::PAGE_EVENTS_MAX;
@@ -37,6 +39,8 @@ async fn export(call: Call) -> Result<Response, Rejection> {
         _presence: call.edge.attend(&call.principal, call.peer.address.ip())?,
         tenure: Tenure::new(&call.edge, &call.principal),
         edge: call.edge,
+        principal: call.principal,
+        peer: call.peer,
     };
     let lines = stream::unfold(Some(export), |export| async move { Some(export?.step().await) });
     let mut response = answer::with_body(200, "application/x-ndjson", Body::from_stream(lines));
@@ -49,6 +53,8 @@ async fn export(call: Call) -> Result<Response, Rejection> {
 struct Export {
     scan: Scan,
     edge: Arc<Edge>,
+    principal: Principal,
+    peer: Peer,
     tenure: Tenure,
     /// Counts as a connection of its subject.
     _presence: Option<Presence>,
@@ -86,6 +92,13 @@ impl Export {
 
     /// The next page, if it may go on. Cut off by a server that stops, it would end without a word.
     async fn page(&mut self) -> Result<Found, Rejection> {
+        let owed = self.edge.owed(&self.principal, &mut self.peer.buckets().delivered, None);
+        if let Some(wait) = owed {
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.tenure.over() => {}
+            }
+        }
         if self.edge.is_draining() {
             return Err(Rejection::plain(Code::GoingAway));
         }
@@ -93,7 +106,9 @@ impl Export {
             return Err(Rejection::plain(Code::TokenExpired));
         }
         self.scan.extend(&self.edge);
-        self.scan.page(&self.edge, PAGE_EVENTS_MAX).await
+        let found = self.scan.page(&self.edge, PAGE_EVENTS_MAX).await?;
+        self.edge.pace(&self.principal, &mut self.peer.buckets().delivered, found.topics());
+        Ok(found)
     }
 }
 

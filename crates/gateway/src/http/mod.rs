@@ -72,7 +72,7 @@ mod shapes;
 mod upgrade;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::extract::Request;
@@ -82,6 +82,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 
 use crate::edge::Edge;
 use crate::listener::Door;
+use crate::quota::Bucket;
 use crate::rejection::{Code, Rejection};
 pub(crate) use answer::raw;
 pub(crate) use endpoint::{Endpoint, Entrance};
@@ -92,6 +93,24 @@ pub(crate) use endpoint::{Endpoint, Entrance};
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) _door: Arc<Door>,
+    pub(crate) buckets: Arc<Mutex<PeerBuckets>>,
+}
+
+/// What the requests of one connection may do together. A WebSocket has its own.
+#[derive(Debug, Default)]
+pub(crate) struct PeerBuckets {
+    pub(crate) published: Bucket,
+    pub(crate) delivered: Bucket,
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddr, door: Door) -> Self {
+        Self { address, _door: Arc::new(door), buckets: Arc::default() }
+    }
+
+    pub(crate) fn buckets(&self) -> MutexGuard<'_, PeerBuckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All resources, in the order in which an event meets them.

@@ -68,9 +68,8 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
     };
     let mut intake = intake::read(&request, form, &body)?;
     intake::name_events(&mut intake);
-    let count = u32::try_from(intake.events.len()).unwrap_or(u32::MAX);
     let topics = intake.events.iter().map(|event| &event.topic);
-    call.edge.admit(&call.principal, topics, count)?;
+    call.edge.admit(&call.principal, &mut call.peer.buckets().published, topics)?;
 
     let begun = call.edge.clock.elapsed();
     let batch = intake.batch;

@@ -99,6 +99,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The topic of each event.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.events.iter().map(|stored| &stored.event.topic)
+    }
+
     /// Bytes of the events, without what little stands around payloads.
     fn bytes(&self) -> usize {
         self.events.iter().map(|stored| stored.event.payload.as_str().len()).sum()
