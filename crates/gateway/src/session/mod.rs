@@ -21,6 +21,8 @@ mod subscription;
 
 mod deadlines;
 
+mod frames;
+
 mod state;
 
 use std::ops::ControlFlow;

@@ -7,13 +7,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
-    Context, Corr, DeliveryToken, Gap, HelloLimits, Place, RefusedToken, ServerFrame, write_event,
-    write_event_frame, write_ok,
+    Context, Corr, DeliveryToken, HelloLimits, Place, RefusedToken, ServerFrame, write_ok,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
 use promethean_event::{Event, EventId, NewEvent, Offset, Partition, Topic};
 
 use super::deadlines::{Deadlines, Due};
+use super::frames::Frames;
 use super::outbox::Outbox;
 use super::pipeline::Pipeline;
 use super::subscription::{Counted, News, OutDelivery, Subscription};
@@ -447,7 +447,7 @@ impl Session {
         let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return;
         };
-        let mut frames = Frames::new(number, subscription.batch);
+        let mut frames = Frames::new(number, subscription);
         let mut done = Vec::new();
         for leased in events {
             let Some(event) = leased.event() else {
@@ -481,7 +481,7 @@ impl Session {
                 ),
                 token: Some(wire),
             };
-            frames.add(subscription, &event, &ctx);
+            frames.add(&event, &ctx);
             subscription.count(&self.edge, &event, token.attempt);
             if subscription.auto_ack {
                 done.push(AckTarget::Token(token));
@@ -490,7 +490,7 @@ impl Session {
                 subscription.remember(event, out, now_ms);
             }
         }
-        frames.finish(subscription).into_iter().for_each(|frame| self.outbox.push(frame));
+        frames.finish().into_iter().for_each(|frame| self.outbox.push(frame));
         if let (Some(first), false) = (events.first(), done.is_empty()) {
             drop(first.seat().ack(&done));
         }
@@ -500,12 +500,12 @@ impl Session {
         let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return;
         };
-        let mut frames = Frames::new(number, subscription.batch);
+        let mut frames = Frames::new(number, subscription);
         for one in found {
             match one {
                 Followed::Event(event) => {
                     let ctx = Context { attempt: 1, max_attempts: 1, ..Context::default() };
-                    frames.add(subscription, event, &ctx);
+                    frames.add(event, &ctx);
                     subscription.count(&self.edge, event, 1);
                     if let Some(credit) = &mut subscription.credit {
                         *credit = credit.saturating_sub(1);
@@ -515,7 +515,7 @@ impl Session {
                 Followed::Gap(_) => {}
             }
         }
-        frames.finish(subscription).into_iter().for_each(|frame| self.outbox.push(frame));
+        frames.finish().into_iter().for_each(|frame| self.outbox.push(frame));
     }
 }
 
@@ -538,68 +538,5 @@ impl Subscription {
             self.out.retain(|_, known| known.deadline_ms > now_ms);
         }
         self.out.insert((event.topic, event.id), out);
-    }
-}
-
-/// Frames that are being made of events: one each, or many in one.
-struct Frames {
-    sub: u32,
-    batch: Option<usize>,
-    made: Vec<Vec<u8>>,
-    open: Vec<u8>,
-    in_open: usize,
-}
-
-impl Frames {
-    const fn new(sub: u32, batch: Option<usize>) -> Self {
-        Self { sub, batch, made: Vec::new(), open: Vec::new(), in_open: 0 }
-    }
-
-    fn add(&mut self, subscription: &Subscription, event: &Event, ctx: &Context) {
-        let Some(max) = self.batch else {
-            let mut frame = Vec::new();
-            write_event_frame(&mut frame, subscription.group.as_ref(), event, ctx);
-            self.made.push(frame);
-            return;
-        };
-        if self.in_open >= max || self.open.len() > FRAME_BYTES_MAX / 2 {
-            self.shut();
-        }
-        if self.in_open == 0 {
-            let head = format!("{{\"op\":\"EVENTS\",\"sub\":{}", self.sub);
-            self.open.extend_from_slice(head.as_bytes());
-            if let Some(group) = &subscription.group {
-                self.open.extend_from_slice(format!(",\"group\":\"{group}\"").as_bytes());
-            }
-            self.open.extend_from_slice(b",\"events\":[");
-        } else {
-            self.open.push(b',');
-        }
-        self.open.extend_from_slice(b"{\"event\":");
-        write_event(&mut self.open, event);
-        self.open.extend_from_slice(b",\"ctx\":");
-        let _ = serde_json::to_writer(&mut self.open, ctx);
-        self.open.push(b'}');
-        self.in_open += 1;
-    }
-
-    /// Behind what was there before it: whoever is told of a gap goes on after it.
-    fn gap(&mut self, gap: &Gap) {
-        self.shut();
-        let frame = ServerFrame::Gap { sub: self.sub, gap: gap.clone() };
-        self.made.push(serde_json::to_vec(&frame).unwrap_or_default());
-    }
-
-    fn shut(&mut self) {
-        if self.in_open > 0 {
-            self.open.extend_from_slice(b"]}");
-            self.made.push(std::mem::take(&mut self.open));
-            self.in_open = 0;
-        }
-    }
-
-    fn finish(mut self, _: &Subscription) -> Vec<Vec<u8>> {
-        self.shut();
-        self.made
     }
 }
