@@ -133,7 +133,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(tokens::ENDPOINTS);
     all.push(tickets::ENDPOINT);
     all.push(audit::ENDPOINT);
-    all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
+    all.extend([metrics::ENDPOINT, health::LIVE, health::HEALTH, health::READY]);
+    all.push(openapi::ENDPOINT);
     all
 }
 

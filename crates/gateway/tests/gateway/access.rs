@@ -47,7 +47,7 @@ async fn strangers_get_nothing() {
     for path in ["/groups/g", "/topics/a"] {
         assert_eq!(server.send("DELETE", path, &[], b"").await.status, 401, "{path}");
     }
-    for path in ["/livez", "/readyz", "/readyz?verbose", "/openapi.json"] {
+    for path in ["/livez", "/healthz", "/readyz", "/readyz?verbose", "/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
     assert_eq!(server.get("/readyz?verbose").await.body, "ok\n");
@@ -160,8 +160,11 @@ async fn a_token_that_ends_during_a_connection() {
     let id = event["event"]["id"].as_str().unwrap();
     let ack = format!(r#"{{"op":"ACK","topic":"a","group":"g","id":"{id}","corr":"k"}}"#);
     assert_eq!(client.ask(ack).await["op"], "OK");
-    // Nothing new comes, whatever is said about it.
-    client.ask(r#"{"op":"RESUME","topic":"a","group":"g"}"#).await;
+    // Nothing new comes, whatever is said about it; what is given back is taken.
+    for op in ["PAUSE", "RESUME", "CREDIT"] {
+        let frame = format!(r#"{{"op":"{op}","topic":"a","group":"g","credit":1,"corr":1}}"#);
+        assert_eq!(client.ask(frame).await["code"], "token_expired", "{op}");
+    }
     let bearer = format!("Bearer {}", other.secret);
     let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
     assert_eq!(server.send("POST", "/publish/a", &headers, b"3").await.status, 201);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 use promethean_gateway::Access;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::Message;
 
 use super::server::TestServer;
@@ -402,6 +403,45 @@ async fn a_client_that_says_nothing_is_closed() {
     })
     .await;
     assert_eq!(server.plain().await.closed().await, 1001);
+}
+
+/// RELIABILITY 4.2: a client is asked whether it lives, and one that does nothing else than say so stays.
+#[tokio::test]
+async fn a_client_that_only_answers_pings_stays() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.idle = Duration::from_secs(1);
+        settings.bounds.ping = Duration::from_millis(100);
+    })
+    .await;
+    let mut client = server.plain().await;
+    // For as long as three silent ones would have had. The library answers by itself.
+    for _ in 0..30 {
+        let heard = timeout(Duration::from_secs(20), client.socket.next()).await.unwrap();
+        assert!(matches!(heard, Some(Ok(Message::Ping(_)))), "{heard:?}");
+    }
+    assert_eq!(client.ask(r#"{"op":"PUBLISH","topic":"a","payload":1}"#).await["op"], "OK");
+}
+
+/// The reason by which a client is closed that does not keep up, as it is on the wire.
+#[tokio::test]
+async fn a_slow_consumer_is_told_that_it_is() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.bounds.outbox_bytes = 64 * 1024;
+    })
+    .await;
+    let body = format!("\"{}\"", "x".repeat(200_000));
+    assert_eq!(server.post("/publish/a", &body).await.status, 201);
+    let mut client = server.negotiated().await;
+    client.say(r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"from":"earliest"}}"#).await;
+    let close = loop {
+        match timeout(Duration::from_secs(20), client.socket.next()).await.unwrap() {
+            Some(Ok(Message::Close(close))) => break close.unwrap(),
+            Some(Ok(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((u16::from(close.code), close.reason.as_str()), (1008, "slow_consumer"));
+    while refusals(&server, "slow_consumer").await != 1 {}
 }
 
 /// A client that publishes without ever reading is bounded, and goes.
