@@ -342,3 +342,29 @@ async fn acks_that_are_refused_are_named() {
     let pause = r#"{"op":"PAUSE","sub":1,"corr":"p"}"#;
     assert_eq!(client.ask(pause).await["corr"], "p");
 }
+
+/// RELIABILITY 4.2: a lease has 600,000 ms at most, from its beginning and however often it is extended.
+#[tokio::test]
+async fn a_lease_has_a_greatest_length() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let subscribe = |ms: u32| {
+        format!(
+            r#"{{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{{"ack_timeout_ms":{ms}}},"corr":1}}"#
+        )
+    };
+    assert_eq!(client.ask(subscribe(600_001)).await["code"], "bad_request");
+    assert_eq!(client.ask(subscribe(30_000)).await["op"], "OK");
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    let event = client.next_of("EVENT").await;
+    let token = event["ctx"]["token"].as_str().unwrap();
+    let extend =
+        |ms: u32| format!(r#"{{"op":"MODACK","token":"{token}","extend_ms":{ms},"corr":"m"}}"#);
+    assert_eq!(client.ask(extend(60_000)).await["op"], "OK");
+    assert_eq!(client.ask(extend(u32::MAX)).await["op"], "OK", "as long as it may be");
+    let refused = client.ask(extend(600_001)).await;
+    assert_eq!((&refused["op"], &refused["code"]), (&"ERR".into(), &"conflict".into()));
+    // It is still out, and can be acked.
+    let ack = format!(r#"{{"op":"ACK","token":"{token}","corr":"k"}}"#);
+    assert_eq!(client.ask(ack).await["op"], "OK");
+}
