@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::rejection::{Code, Rejection};
 
-/// How many WebSockets each subject has open.
+/// How many WebSockets and streams each subject has open.
 #[derive(Debug, Default)]
 pub(crate) struct Attendance {
     open: Mutex<HashMap<Arc<str>, usize>>,

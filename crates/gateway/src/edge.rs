@@ -34,7 +34,7 @@ pub(crate) struct Edge {
     pub(crate) draining: watch::Sender<bool>,
     /// Counts how often it was changed who may do what.
     pub(crate) rights: watch::Sender<u64>,
-    /// How many WebSockets each subject has open.
+    /// How many WebSockets and streams each subject has open.
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) audit: Audit,
     /// Tickets that were not used yet.
@@ -100,7 +100,6 @@ impl Edge {
         let reason = match failure {
             AuthFailure::Refused(reason) => reason,
             AuthFailure::NeedsKeys | AuthFailure::Unavailable => {
-                self.count_refusal(Code::Unauthorized);
                 tracing::warn!(%peer, "the keys of the issuer are not there");
                 return Err(Rejection::plain(Code::NotReady).after_ms(1_000));
             }
@@ -122,9 +121,8 @@ impl Edge {
             .ok_or_else(|| self.refused_credential(peer, "no such ticket"))
     }
 
-    /// Counts a credential that is no good, and says so; the reason is for our logs.
+    /// A credential that is no good, as a refusal; the reason is for our logs.
     fn refused_credential(&self, peer: IpAddr, reason: &'static str) -> Rejection {
-        self.count_refusal(Code::Unauthorized);
         tracing::info!(%peer, reason, "a credential was refused");
         self.audit.refusals.unauthorized(peer, reason, self.clock.now_ms());
         if let Some(Err(Refusal::Wait(wait))) =
@@ -214,23 +212,51 @@ impl Edge {
         }
     }
 
-    /// A WebSocket more of a subject. Who needs no credential, and who is on this machine, has
-    /// as many as there can be.
+    /// A WebSocket or stream more of a subject. Who needs no credential has as many as there can be;
+    /// who is on this machine too, unless it was said otherwise: one token serves all tools there, and
+    /// none of them keeps others out whom it could not harm anyway. Behind a proxy on this machine,
+    /// it has to be said.
     pub(crate) fn attend(
         &self,
         principal: &Principal,
         peer: IpAddr,
     ) -> Result<Option<Presence>, Rejection> {
-        if peer.is_loopback() || matches!(self.settings.access, Access::Anonymous) {
-            return Ok(None);
+        let bounds = &self.settings.bounds;
+        let max = match peer.is_loopback() {
+            true => bounds.connections_per_local_subject,
+            false => Some(bounds.connections_per_subject),
+        };
+        match (max, &self.settings.access) {
+            (Some(max), Access::Required(_)) => {
+                self.attendance.enter(principal.subject(), max).map(Some)
+            }
+            _ => Ok(None),
         }
-        let max = self.settings.bounds.connections_per_subject;
-        self.attendance.enter(principal.subject(), max).map(Some)
     }
 
-    /// Takes events out of the buckets of a principal and of the topics they are for: out of all of
-    /// them, or out of none. What was refused must not use up what others may send.
+    /// Takes events out of the buckets of their connection, of a principal and of the topics they are
+    /// for: out of all of them, or out of none. What was refused must not use up what others may send.
     pub(crate) fn admit<'a>(
+        &self,
+        principal: &Principal,
+        connection: &mut Bucket,
+        topics: impl ExactSizeIterator<Item = &'a Topic>,
+    ) -> Result<(), Rejection> {
+        let events = u32::try_from(topics.len()).unwrap_or(u32::MAX);
+        let rate = self.settings.rates.connection;
+        if let Some(rate) = rate {
+            let taken = connection.take(rate, self.clock.elapsed(), events);
+            taken.map_err(|refusal| limited("this connection", refusal))?;
+        }
+        let admitted = self.admit_beyond(principal, topics, events);
+        if let (Err(_), Some(rate)) = (&admitted, rate) {
+            connection.put_back(rate, events);
+        }
+        admitted
+    }
+
+    /// The same for what is not of the connection alone.
+    fn admit_beyond<'a>(
         &self,
         principal: &Principal,
         topics: impl Iterator<Item = &'a Topic>,
@@ -290,6 +316,21 @@ impl Edge {
         (wait > Duration::ZERO).then_some(wait)
     }
 
+    /// How long nothing should be delivered, since more was than rates allow; nothing if there is no
+    /// reason to wait.
+    pub(crate) fn owed(
+        &self,
+        principal: &Principal,
+        connection: &mut Bucket,
+        topic: Option<&Topic>,
+    ) -> Option<Duration> {
+        let now = self.clock.elapsed();
+        let wait = self.pace(principal, connection, std::iter::empty());
+        let of_topic = topic.zip(self.taken_topics.as_ref());
+        let of_topic = of_topic.map(|(topic, buckets)| buckets.charge(topic, now, 0));
+        wait.max(of_topic.filter(|wait| *wait > Duration::ZERO))
+    }
+
     /// How events are published: as durably as the most demanding of their topics.
     pub(crate) fn publish_options<'a>(
         &self,
@@ -301,6 +342,8 @@ impl Edge {
         PublishOptions { durability: durability.unwrap_or_default(), ..PublishOptions::default() }
     }
 
+    /// Called where a client is told, once for each time: by a problem document, an `ERR`, or a Close
+    /// that comes without one.
     pub(crate) fn count_refusal(&self, code: Code) {
         self.metrics.refused.add(code.as_str(), "", 1);
     }
@@ -351,7 +394,7 @@ pub(crate) async fn stopped(draining: &mut watch::Receiver<bool>) {
 }
 
 /// What a bucket said, to a client.
-pub(crate) fn limited(whose: &str, refusal: Refusal) -> Rejection {
+pub(crate) fn limited(whose: &'static str, refusal: Refusal) -> Rejection {
     match refusal {
         Refusal::Wait(wait) => {
             Rejection::new(Code::RateLimited, format!("the rate of {whose} is used up"))

@@ -46,9 +46,7 @@ impl From<AppendError> for Rejection {
             }
             AppendError::NoSpace => return Self::plain(Code::NoSpace),
             AppendError::StorageFailed(_) => return Self::plain(Code::StorageFailed),
-            AppendError::Indeterminate(_) => {
-                return Self::new(Code::Indeterminate, "publish again with the same id");
-            }
+            AppendError::Indeterminate(_) => return Self::indeterminate(),
             AppendError::Closed => return Self::plain(Code::GoingAway),
             _ => return Self::plain(Code::Internal),
         };
@@ -75,7 +73,16 @@ impl From<ReadError> for Rejection {
         match error {
             ReadError::UnknownLane => Self::plain(Code::NotFound),
             ReadError::BeyondEnd { .. } => Self::new(Code::BadRequest, error.to_string()),
-            _ => Self::plain(Code::Internal),
+            // A replica set that looks for a primary, a disk that does not answer: it may be over in
+            // a moment, so that nobody has to give up for it.
+            ReadError::Failed(cause) => {
+                tracing::warn!(cause, "the store could not be read");
+                Self::plain(Code::NotReady).after_ms(1_000)
+            }
+            other => {
+                tracing::error!(error = %other, "what is stored could not be read");
+                Self::plain(Code::Internal)
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ impl Indoor {
         };
         let host = HeaderValue::from_static("localhost");
         request.headers_mut().entry(header::HOST).or_insert(host);
-        request.extensions_mut().insert(Peer { address, _door: Arc::new(door) });
+        request.extensions_mut().insert(Peer::new(address, door));
         match self.router.clone().call(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -47,6 +47,8 @@ pub mod times;
 
 pub mod filter;
 
+mod undecided;
+
 mod tail;
 
 mod tenure;
@@ -60,6 +62,8 @@ pub mod rejection;
 mod metrics;
 
 mod clock;
+
+mod seldom;
 
 pub mod limits;
 

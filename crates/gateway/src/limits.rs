@@ -1,5 +1,7 @@
 //! Every bound of the edge that is not a setting. Units come last in the name.
 
+use promethean_event::limits::PAYLOAD_BYTES_MAX;
+
 /// Largest credential.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Longest name of a key in a token or key set.
@@ -77,6 +79,8 @@ pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
+/// After a connection that could not be accepted, none is tried for this long, unless one ends.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Largest head of a request.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers of a request.
@@ -91,8 +95,15 @@ pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PAGE_EVENTS: usize = 100;
 /// How long a request may look for events that a filter wants.
 pub const SCAN_MS_MAX: u64 = 2_000;
+/// Most gaps of a page that are named in the head of an answer, whose body has no room for them.
+pub const MISSING_IN_HEAD_MAX: usize = 32;
+/// Events that a filter looks at before others get on, and the time is looked at.
+pub const SCAN_EVENTS_AT_ONCE: usize = 16;
 /// Largest WebSocket frame and message.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Largest frame of one event: what is beside its payload has its own limits, and may be written with
+/// escapes. Clients have to take as much.
+pub const EVENT_FRAME_BYTES_MAX: usize = FRAME_BYTES_MAX + 64 * 1024;
 /// Most pieces of one WebSocket message.
 pub const FRAGMENTS_MAX: usize = 64;
 /// What is read from a WebSocket at once.
@@ -103,6 +114,8 @@ pub const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 pub const BAD_FRAMES_MAX: u32 = 5;
 /// Publishes of one connection under way at once; beyond it, nothing is read.
 pub const PIPELINE_MAX: usize = 4_096;
+/// The same in bytes, about: the frames that they came in, and what is made of them.
+pub const PIPELINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Publishes of one connection that came together are handed over together, up to about this.
 pub const GATHERED_BYTES: usize = 256 * 1024;
 /// Messages of one connection that are heard without a look at anything else in between.
@@ -120,16 +133,28 @@ pub const METRIC_SERIES_MAX: usize = 1_000;
 /// Failures to authenticate of one address, in a minute.
 pub const AUTH_FAILURES_MAX: u32 = 10;
 
+/// What is beside a payload, at most: what may be a control character takes six bytes, and what may be a
+/// quote two; and a little for names, numbers and the group.
+const BESIDE_PAYLOAD_BYTES: usize = {
+    use promethean_event::limits as event;
+    let tags = event::TAGS_COUNT_MAX * (6 * event::TAG_BYTES_MAX + 3);
+    let headers = 2 * event::HEADERS_BYTES_MAX + 6 * event::HEADERS_COUNT_MAX;
+    let others = event::CAUSED_BY_COUNT_MAX * 39 + 2 * event::TOPIC_BYTES_MAX + 1024;
+    6 * event::KEY_BYTES_MAX + tags + headers + others
+};
+
 const _: () = {
     assert!(TICKETS_PER_SUBJECT_MAX <= TICKETS_MAX);
     assert!(AUDIT_REFUSALS_MAX * (SUBJECT_BYTES_MAX + 200) <= AUDIT_ABOUT_BYTES_MAX);
     assert!(2 * AUDIT_TOKENS_MAX * (SUBJECT_BYTES_MAX + 4) + 100 <= AUDIT_ABOUT_BYTES_MAX);
+    assert!(PAYLOAD_BYTES_MAX + BESIDE_PAYLOAD_BYTES <= EVENT_FRAME_BYTES_MAX);
+    assert!(GATHERED_BYTES + FRAME_BYTES_MAX < PIPELINE_BYTES_MAX);
     assert!(OUTBOX_EVENTS_BYTES < 16 * 1024 * 1024);
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
-    assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= PAGE_BYTES_MAX);
+    assert!(PAYLOAD_BYTES_MAX <= PAGE_BYTES_MAX);
     assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);
-    assert!(promethean_event::limits::PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
+    assert!(PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
 };
 
 /// Stored events that a schema is inferred from, unless told otherwise.

@@ -25,8 +25,10 @@ use tower::Service;
 use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Entrance, Peer};
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{ACCEPT_PAUSE_MS, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::progress::{Late, Progress};
+use crate::rejection::{Code, Rejection};
+use crate::seldom::Seldom;
 use crate::settings::{Access, Settings, SettingsError, Waived};
 use crate::tls::{Tls, TlsError};
 
@@ -258,6 +260,7 @@ impl Serve {
     async fn accept(self, listener: TcpListener) {
         let mut draining = self.edge.draining.subscribe();
         let mut connections = JoinSet::new();
+        let refused = Seldom::every(Duration::from_secs(1));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -272,8 +275,10 @@ impl Serve {
                 }
                 // Out of file descriptors: one of those that are open has to end first.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    let _ = timeout(self.edge.settings.bounds.head, connections.join_next()).await;
+                    if let Some(before) = refused.is_due(self.edge.clock.elapsed()) {
+                        tracing::warn!(%error, before, "a connection could not be accepted");
+                    }
+                    pause(&mut connections).await;
                 }
             }
         }
@@ -283,19 +288,44 @@ impl Serve {
 
     async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let door = match self.doors.enter(&self.edge, peer.ip()) {
-            Ok(door) => Peer { address: peer, _door: Arc::new(door) },
-            Err(full) => return turn_away(stream, full).await,
+            Ok(door) => Peer::new(peer, door),
+            Err(full) => return self.turn_away(stream, full).await,
         };
-        let Some(tls) = self.tls.clone() else {
-            return self.http(stream, door).await;
-        };
-        let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-        if let Ok(Ok(stream)) = timeout(self.edge.settings.bounds.handshake, handshake).await {
-            self.http(stream, door).await;
+        let (edge, late) = (Arc::clone(&self.edge), Late::default());
+        match self.tls.clone() {
+            None => self.http(stream, door, late.clone()).await,
+            Some(tls) => {
+                let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+                if let Ok(Ok(stream)) = timeout(edge.settings.bounds.handshake, handshake).await {
+                    self.http(stream, door, late.clone()).await;
+                }
+            }
+        }
+        if late.is_told() {
+            edge.count_refusal(Code::SlowRequest);
         }
     }
 
-    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    /// Says why, without reading anything. Where TLS is spoken nothing can be said before the handshake,
+    /// which is not worth its cost for this.
+    async fn turn_away(&self, mut stream: TcpStream, full: Full) {
+        let refusal = match full {
+            Full::All => Rejection::new(Code::NotReady, "there are as many connections as may be"),
+            Full::Address => Rejection::new(Code::Limit, "this address has too many connections"),
+        };
+        let refusal = refusal.after_ms(1_000);
+        self.edge.count_refusal(refusal.code);
+        if self.tls.is_none() {
+            let _ = stream.write_all(&http::raw(&refusal)).await;
+        }
+    }
+
+    async fn http(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        late: Late,
+    ) {
         let address = peer.address;
         let router = self.router;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -303,7 +333,6 @@ impl Serve {
             request.extensions_mut().insert(peer.clone());
             router.clone().call(request)
         });
-        let late = Late::default();
         let stream = Progress::new(stream, self.edge.settings.bounds.stalled, late.clone());
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -326,6 +355,17 @@ impl Serve {
         }
         log_end(address, connection.await);
     }
+}
+
+/// Waits until a connection ends, and not for long: those that have become WebSockets end unseen, and
+/// there may be none at all.
+async fn pause(connections: &mut JoinSet<()>) {
+    let one_ends = async {
+        if connections.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let _ = timeout(Duration::from_millis(ACCEPT_PAUSE_MS), one_ends).await;
 }
 
 /// What an operator has waived is said again and again: it is not to be forgotten.
@@ -356,14 +396,25 @@ fn log_end(peer: SocketAddr, ended: Result<(), hyper::Error>) {
     }
 }
 
-/// Says why, in a word and without reading anything.
-async fn turn_away(mut stream: TcpStream, full: Full) {
-    let status = match full {
-        Full::All => "503 Service Unavailable",
-        Full::Address => "429 Too Many Requests",
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    let _ = stream.write_all(answer.as_bytes()).await;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a connection whose end could be waited for, accepting went round and round, with a
+    /// line in the log each time, for as long as there were no file descriptors.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_accept_is_followed_by_a_pause() {
+        let mut connections = JoinSet::new();
+        let clock = crate::clock::Clock::start();
+        for _ in 0..10 {
+            pause(&mut connections).await;
+        }
+        assert_eq!(clock.elapsed(), Duration::from_millis(10 * ACCEPT_PAUSE_MS));
+        connections.spawn(std::future::pending());
+        pause(&mut connections).await;
+        assert_eq!(clock.elapsed(), Duration::from_millis(11 * ACCEPT_PAUSE_MS));
+        connections.spawn(std::future::ready(()));
+        pause(&mut connections).await;
+        assert_eq!(clock.elapsed(), Duration::from_millis(11 * ACCEPT_PAUSE_MS), "one has ended");
+    }
 }

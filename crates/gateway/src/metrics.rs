@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use promethean::GroupLag;
 
 use crate::limits::METRIC_SERIES_MAX;
+use crate::undecided::Undecided;
 
 /// A counter per pair of labels.
 #[derive(Debug, Default)]
@@ -61,6 +62,7 @@ pub(crate) struct Metrics {
     pub(crate) acked: Counters,
     pub(crate) nacked: Counters,
     pub(crate) refused: Counters,
+    pub(crate) undecided: Arc<Undecided>,
     pub(crate) connections: AtomicI64,
     pub(crate) sessions: AtomicI64,
     pub(crate) publishing: Histogram,
@@ -77,6 +79,8 @@ impl Metrics {
         self.acked.write(&mut out, "events_acked_total", "Events acked.", group);
         self.nacked.write(&mut out, "events_nacked_total", "Events nacked.", group);
         self.refused.write(&mut out, "refusals_total", "Requests refused.", ["code", ""]);
+        let undecided = "Times that a filter could not decide about an event.";
+        self.undecided.counters.write(&mut out, "filter_undecided_total", undecided, group);
         gauge(&mut out, "connections", "Open connections.", &self.connections);
         gauge(&mut out, "ws_connections", "Open WebSockets.", &self.sessions);
         self.publishing.write(&mut out, "publish_duration_seconds", "From frame to durable.");

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::framing::Framing;
+use crate::http::raw;
+use crate::rejection::{Code, Rejection};
 
 /// A connection whose requests have one beginning and one end each, and that must take what is written to it: one that takes nothing for too long is broken
 /// off. Without this, whoever asks for much and reads nothing keeps a connection, and what is ready
@@ -29,24 +31,34 @@ pub(crate) struct Progress<S: AsyncWrite + Unpin> {
 /// Says, of a connection that ends, that the head of its request did not come in time. hyper knows
 /// when, but goes without a word.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Late(Arc<AtomicBool>);
+pub(crate) struct Late(Arc<Lateness>);
+
+#[derive(Debug, Default)]
+struct Lateness {
+    is_late: AtomicBool,
+    is_told: AtomicBool,
+}
 
 impl Late {
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_late.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client was told so.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.is_told.load(Ordering::Relaxed)
     }
 }
 
-const TOO_LATE: &[u8] =
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
 impl<S: AsyncWrite + Unpin> Drop for Progress<S> {
     fn drop(&mut self) {
-        if self.is_heard && self.late.0.load(Ordering::Relaxed) {
+        if self.is_heard && self.late.0.is_late.load(Ordering::Relaxed) {
             // Nothing waits to be written: it fits, or the client does not listen anyway.
             let mut context = Context::from_waker(Waker::noop());
-            let _ = Pin::new(&mut self.inner).poll_write(&mut context, TOO_LATE);
+            let answer = raw(&Rejection::plain(Code::SlowRequest));
+            let _ = Pin::new(&mut self.inner).poll_write(&mut context, &answer);
             let _ = Pin::new(&mut self.inner).poll_flush(&mut context);
+            self.late.0.is_told.store(true, Ordering::Relaxed);
         }
     }
 }

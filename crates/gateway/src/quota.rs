@@ -9,6 +9,8 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use promethean_event::limits::FRAME_EVENTS_MAX;
+
 use crate::limits::BUCKETS_MAX;
 
 /// How much is allowed: so many in a period in the long run, `burst` at once.
@@ -48,6 +50,13 @@ impl Rate {
     /// As much at once as in one second.
     pub const fn per_second(per_second: u32) -> Result<Self, RateError> {
         Self::new(per_second, per_second)
+    }
+
+    /// So many events in a second, and at once as many as one request may hold, however few that are:
+    /// a batch that can never pass would be refused for good.
+    pub const fn of_publishing(per_second: u32) -> Result<Self, RateError> {
+        const BATCH: u32 = FRAME_EVENTS_MAX as u32;
+        Self::new(per_second, if per_second < BATCH { BATCH } else { per_second })
     }
 
     const fn cost_ns(self, weight: u32) -> u64 {

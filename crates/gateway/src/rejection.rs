@@ -178,6 +178,12 @@ impl Rejection {
         Self { code, detail: Cow::Borrowed(code.title()), retry_ms: None, more: None }
     }
 
+    /// The store has not said whether it was done.
+    pub const fn indeterminate() -> Self {
+        let detail = Cow::Borrowed("publish again with the same id");
+        Self { code: Code::Indeterminate, detail, retry_ms: None, more: None }
+    }
+
     /// Says when to try again.
     #[must_use]
     pub const fn after_ms(mut self, retry_ms: u64) -> Self {

@@ -88,9 +88,9 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// 200, 2,000 and 1,000 in a second: what a shared server starts with.
+    /// 200, 2,000 and 1,000 in a second, a whole batch at once: what a shared server starts with.
     pub fn cautious() -> Self {
-        let per_second = |count| Rate::per_second(count).ok();
+        let per_second = |count| Rate::of_publishing(count).ok();
         Self {
             connection: per_second(200),
             principal: per_second(2_000),
@@ -107,8 +107,11 @@ pub struct Bounds {
     pub connections: usize,
     /// Connections of one address at once, loopback excepted. Default 100.
     pub connections_per_ip: usize,
-    /// WebSockets of one subject at once, those from this machine excepted. Default 50.
+    /// WebSockets, event streams and exports of one subject at once, those from this machine excepted.
+    /// Default 50.
     pub connections_per_subject: usize,
+    /// The same of those from this machine. Default: as many as there can be.
+    pub connections_per_local_subject: Option<usize>,
     /// Subscriptions of one connection. Default 100.
     pub subscriptions: usize,
     /// Bytes waiting to be sent on one connection. Default 16 MiB.
@@ -123,6 +126,8 @@ pub struct Bounds {
     pub body_idle: Duration,
     /// A body must be there after this. Default 30 s.
     pub body: Duration,
+    /// A publish that the store has not answered after this may have happened or not. Default 30 s.
+    pub publish: Duration,
     /// A WebSocket must have said who it is after this. Default 5 s.
     pub auth: Duration,
     /// A WebSocket is asked whether it lives. Default every 20 s.
@@ -152,6 +157,7 @@ impl Default for Bounds {
             connections: 10_000,
             connections_per_ip: 100,
             connections_per_subject: 50,
+            connections_per_local_subject: None,
             subscriptions: 100,
             outbox_bytes: 16 * 1024 * 1024,
             bodies_bytes: 256 * 1024 * 1024,
@@ -159,6 +165,7 @@ impl Default for Bounds {
             head: Duration::from_secs(5),
             body_idle: Duration::from_secs(5),
             body: Duration::from_secs(30),
+            publish: Duration::from_secs(30),
             auth: Duration::from_secs(5),
             ping: Duration::from_secs(20),
             idle: Duration::from_secs(60),

@@ -12,8 +12,10 @@ use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
-use crate::filter::Expression;
+use crate::filter::{Expression, Verdict};
+use crate::limits::SCAN_EVENTS_AT_ONCE;
 use crate::rejection::{Code, Rejection};
+use crate::undecided::REASON;
 
 /// Where following begins in a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,16 @@ pub(crate) struct TailWish {
 pub(crate) enum Followed {
     Event(Box<Event>),
     Gap(Gap),
+}
+
+impl Followed {
+    /// Where it is, or begins.
+    fn offset(&self) -> Offset {
+        match self {
+            Self::Event(event) => event.offset,
+            Self::Gap(gap) => gap.from,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -268,18 +280,32 @@ impl Tail {
                     reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
                 })
             }));
-            for stored in page.events {
+            for (number, stored) in page.events.into_iter().enumerate() {
+                // A filter may take its time for each event: others get on in between.
+                if self.wish.filter.is_some() && number % SCAN_EVENTS_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
                 let followed = match &self.wish.reader {
                     Some(reader) => decoded(reader, &stored.event),
                     None => Followed::Event(Box::new(stored.event)),
                 };
                 let filter = self.wish.filter.as_ref();
-                let wanted = match (&followed, filter) {
-                    (Followed::Event(event), Some(filter)) => filter.wants(event),
-                    _ => true,
+                let verdict = match (&followed, filter) {
+                    (Followed::Event(event), Some(filter)) => filter.verdict(event),
+                    _ => Verdict::Pass,
                 };
-                found.extend(wanted.then_some(followed));
+                match (verdict, followed) {
+                    (Verdict::Pass, followed) => found.push(followed),
+                    (Verdict::Undecided, Followed::Event(event)) => {
+                        let now = self.edge.clock.elapsed();
+                        self.edge.metrics.undecided.note(now, &event, None);
+                        found.push(missing(&event, Cow::Borrowed(REASON)));
+                    }
+                    _ => {}
+                }
             }
+            // In their order: a reader that was told of a gap has had what was before it.
+            found.sort_by_key(Followed::offset);
         }
         Ok(found)
     }
@@ -290,12 +316,17 @@ impl Tail {
 fn decoded(reader: &Reader, event: &Event) -> Followed {
     match reader.decode(event) {
         Ok(event) => Followed::Event(Box::new(event)),
-        Err(error) => Followed::Gap(Gap {
-            topic: event.topic.clone(),
-            partition: event.partition,
-            from: event.offset,
-            to: event.offset.next(),
-            reason: Cow::Owned(error.reason.to_string()),
-        }),
+        Err(error) => missing(event, Cow::Owned(error.reason.to_string())),
     }
+}
+
+/// An event that this reader does not get, as a gap.
+fn missing(event: &Event, reason: Cow<'static, str>) -> Followed {
+    Followed::Gap(Gap {
+        topic: event.topic.clone(),
+        partition: event.partition,
+        from: event.offset,
+        to: event.offset.next(),
+        reason,
+    })
 }

@@ -182,8 +182,8 @@ impl Tokens {
         for (name, others) in
             [("others_added", self.added.others), ("others_removed", self.removed.others)]
         {
-            if others > 0 {
-                about[name] = others.into();
+            if let Some(about) = about.as_object_mut().filter(|_| others > 0) {
+                about.insert(name.to_owned(), others.into());
             }
         }
         about

@@ -27,10 +27,11 @@ pub(crate) const fn action(frame: &ClientFrame) -> Option<Action> {
         ClientFrame::Publish { .. } => Some(Action::Publish),
         ClientFrame::Subscribe(_) | ClientFrame::Reconnect(_) => Some(Action::Subscribe),
         // About subscriptions of this connection, which were asked for when they were made.
+        ClientFrame::Pause(_) | ClientFrame::Resume(_) | ClientFrame::Credit { .. } => {
+            Some(Action::Subscribe)
+        }
+        // The same, but it only answers or gives back what the client has had.
         ClientFrame::Unsubscribe(_)
-        | ClientFrame::Pause(_)
-        | ClientFrame::Resume(_)
-        | ClientFrame::Credit { .. }
         | ClientFrame::Ack(_)
         | ClientFrame::Acks(_)
         | ClientFrame::Nack(_)

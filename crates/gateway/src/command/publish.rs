@@ -1,14 +1,18 @@
+use std::future::poll_fn;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::FutureExt;
+use promethean::PublishOptions;
 use promethean::store::{Appended, Run};
-use promethean::{PublishError, PublishOptions};
 use promethean_event::frame::{Corr, Place, Publish, write_ok};
 use promethean_event::{EventId, NewEvent};
+use tokio::time::{Instant, timeout_at};
 
 use crate::access::{Action, Principal, Resource, authorize};
-use crate::edge::{limited, weaker};
+use crate::edge::weaker;
 use crate::intake::check_headers;
 use crate::limits::GATHERED_BYTES;
 use crate::rejection::{Code, Rejection};
@@ -38,7 +42,7 @@ pub(crate) struct Stored {
     asked: Vec<Asked>,
     /// Of all events.
     ids: Vec<EventId>,
-    outcomes: Vec<Result<Appended, PublishError>>,
+    outcomes: Vec<Result<Appended, Rejection>>,
 }
 
 /// Takes events to be stored. The answer follows when they are durable; until then more may be sent.
@@ -66,8 +70,14 @@ pub(super) async fn run(
         hand_over(session);
         events.into_iter().for_each(|event| alone.run.add(event));
         alone.part(session, asked);
-        let stored = store(session, alone).await;
-        session.publishes.push(1, std::future::ready(stored).boxed());
+        let (until, storing) = store(session, alone);
+        let mut storing = storing.boxed();
+        let stored = match timeout_at(until, &mut storing).await {
+            Ok(stored) => stored,
+            // It is too late, and it knows.
+            Err(_) => storing.await,
+        };
+        session.publishes.push((1, 0), until, std::future::ready(stored).boxed());
         return Ok(());
     }
     let mut gathered = mem::take(&mut session.gathered);
@@ -86,15 +96,16 @@ pub(crate) fn hand_over(session: &mut Session) {
         return;
     }
     let gathered = mem::take(&mut session.gathered);
-    let requests = gathered.asked.len();
-    let mut storing = store(session, gathered).boxed();
+    let (requests, bytes) = (gathered.asked.len(), gathered.bytes);
+    let (until, storing) = store(session, gathered);
+    let mut storing = storing.boxed();
     // The first poll hands the events to the store, so that publishes stand there in the order in
     // which they came.
     let storing = match (&mut storing).now_or_never() {
         Some(stored) => std::future::ready(stored).boxed(),
         None => storing,
     };
-    session.publishes.push(requests, storing);
+    session.publishes.push((requests, bytes), until, storing);
 }
 
 /// Answers publishes, in the order in which they came.
@@ -123,10 +134,10 @@ pub(crate) fn answer(session: &Session, stored: Stored) {
                 write_ok(&mut frames, asked.corr.as_ref(), id, &places, durability);
                 ends.push(frames.len());
             }
-            Err(error) => {
+            Err(refusal) => {
                 session.outbox.push_all(mem::take(&mut frames), &ends);
                 ends.clear();
-                session.refuse(asked.corr.as_ref(), &Rejection::from(error));
+                session.refuse(asked.corr.as_ref(), &refusal);
             }
         }
     }
@@ -143,7 +154,8 @@ fn take(
         let event = event(session, principal, publish)?;
         session.gathered.run.add(event);
     }
-    if let Err(refusal) = admit(session, principal) {
+    let topics = session.gathered.run.added().iter().map(|event| &event.topic);
+    if let Err(refusal) = session.edge.admit(principal, &mut session.bucket, topics) {
         // Who goes on regardless is closed after a while; who waits is let through in between.
         let now = session.edge.clock.elapsed();
         session.abused = session.abused.or(Some(now));
@@ -188,27 +200,12 @@ fn are_known(session: &Session, events: &[NewEvent]) -> bool {
     })
 }
 
-fn admit(session: &mut Session, principal: &Principal) -> Result<(), Rejection> {
-    let events = session.gathered.run.added();
-    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let rate = session.edge.settings.rates.connection;
-    if let Some(rate) = rate {
-        let taken = session.bucket.take(rate, session.edge.clock.elapsed(), count);
-        taken.map_err(|refusal| limited("this connection", refusal))?;
-    }
-    let topics = events.iter().map(|event| &event.topic);
-    let admitted = session.edge.admit(principal, topics, count);
-    if let (Err(_), Some(rate)) = (&admitted, rate) {
-        session.bucket.put_back(rate, count);
-    }
-    admitted
-}
-
 impl Gathered {
     /// Makes one publish of the events that were added.
     fn part(&mut self, session: &Session, asked: Asked) {
         let added = self.run.added();
-        self.bytes += bytes(added);
+        // About what they take while they wait.
+        self.bytes += session.frame_bytes + size_of_val(added);
         let options = session.edge.publish_options(added.iter().map(|event| &event.topic));
         let PublishOptions { durability, expect } = options;
         self.run.part(durability, expect);
@@ -216,22 +213,36 @@ impl Gathered {
     }
 }
 
-/// About what events take while they wait.
-fn bytes(events: &[NewEvent]) -> usize {
-    events.iter().map(|event| event.payload.as_bytes().len() + mem::size_of::<NewEvent>()).sum()
-}
-
-fn store(session: &Session, gathered: Gathered) -> impl Future<Output = Stored> + Send + 'static {
+/// Stores what was gathered, and says until when that is waited for. Polled after that, it gives an
+/// answer in any case.
+fn store(
+    session: &Session,
+    gathered: Gathered,
+) -> (Instant, impl Future<Output = Stored> + Send + 'static) {
     let edge = Arc::clone(&session.edge);
     let begun = edge.clock.elapsed();
+    let longest = edge.settings.bounds.publish;
+    let until = edge.clock.instant() + longest;
     let Gathered { run, asked, .. } = gathered;
     let ids = run.events().iter().map(|event| event.id).collect();
     let publishing = edge.bus.publish_run(run);
-    async move {
-        let outcomes = publishing.await;
+    let storing = async move {
+        let mut publishing = pin!(publishing);
+        let outcomes = poll_fn(|context| match publishing.as_mut().poll(context) {
+            Poll::Ready(outcomes) => Poll::Ready(Some(outcomes)),
+            Poll::Pending if edge.clock.elapsed() - begun >= longest => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let Some(outcomes) = outcomes.await else {
+            // What the store has goes on there: it may happen yet.
+            let outcomes = asked.iter().map(|_| Err(Rejection::indeterminate())).collect();
+            return Stored { asked, ids, outcomes };
+        };
         let took = edge.clock.elapsed().saturating_sub(begun);
         edge.count_stored(outcomes.iter().flatten());
         edge.metrics.publishing.record_many(took, asked.len() as u64);
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.map_err(Into::into)).collect();
         Stored { asked, ids, outcomes }
-    }
+    };
+    (until, storing)
 }

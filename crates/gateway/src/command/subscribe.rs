@@ -1,17 +1,19 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean::{Filter, Mode, Ordered, Park, Reads, Start};
+use promethean::store::Lane;
+use promethean::{Filter, GroupError, Mode, Ordered, Park, Reads, Start};
 use promethean_event::frame::{
-    AckMode, Corr, From, GroupMode, GroupOrder, GroupPark, NamedForm, ReadsForm, ServerFrame,
+    AckMode, Corr, From, Gap, GroupMode, GroupOrder, GroupPark, NamedForm, ReadsForm, ServerFrame,
     Subscribe, SubscribeOpts,
 };
-use promethean_event::{GroupName, Timestamp};
+use promethean_event::{Cursor, Event, GroupName, Timestamp};
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
-use crate::filter::Expression;
+use crate::filter::{Expression, Verdict};
 use crate::limits::{EVENTS_FRAME_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX};
 use crate::rejection::{Code, Rejection};
 use crate::session::{Dialect, Done, Feed, Session, Subscription, Success};
@@ -52,14 +54,18 @@ pub(super) async fn run(
     let number = session.numbers;
     let mut gaps = Vec::new();
     let mut after = Vec::new();
+    let mut was_there = true;
     let feed = if let Some(group) = &wish.group {
         for pattern in &wish.topics {
             authorize(principal, Action::Subscribe, Resource::Pattern(pattern, Some(group)))?;
         }
         refuse_twice(session, &wish, group)?;
+        if kind == Kind::Again {
+            (was_there, gaps) = missed(&edge, &wish, group).await?;
+        }
         join(&edge, &wish, group, filter).await?
     } else {
-        let tail = follow(&edge, principal, &wish, filter).await?;
+        let tail = follow(&edge, principal, &wish, (kind, filter)).await?;
         (gaps, after) = (tail.gaps().await?, tail.cursors());
         Subscription::follow(tail)
     };
@@ -80,7 +86,7 @@ pub(super) async fn run(
     };
     session.subscriptions.insert(number, subscription);
     if kind == Kind::Again {
-        let recovered = gaps.is_empty();
+        let recovered = was_there && gaps.is_empty();
         session.say(&ServerFrame::Resumed {
             corr,
             sub: number,
@@ -112,6 +118,34 @@ fn batch_size(session: &Session, wish: &Subscribe) -> Option<usize> {
     let batched = session.dialect == Dialect::V1 && wish.opts.batch == Some(true);
     let size = wish.opts.batch_size.unwrap_or(100).clamp(1, EVENTS_FRAME_MAX);
     batched.then_some(size as usize)
+}
+
+/// What a group will never get of what it has not finished, and whether it is there at all: one that is
+/// not begins anew, and nobody knows what it had.
+async fn missed(
+    edge: &Edge,
+    wish: &Subscribe,
+    group: &GroupName,
+) -> Result<(bool, Vec<Gap>), Rejection> {
+    let cursors = match edge.bus.cursors(group).await {
+        Ok(cursors) => cursors,
+        Err(GroupError::Unknown(_)) => return Ok((false, Vec::new())),
+        Err(error) => return Err(error.into()),
+    };
+    let topics = edge.bus.topics();
+    let mut gaps = Vec::new();
+    for Cursor { topic, partition, next } in cursors {
+        let wanted = wish.topics.iter().any(|pattern| pattern.matches(&topic));
+        let Some(entry) = topics.get(&topic).filter(|_| wanted) else {
+            continue;
+        };
+        let bounds = edge.bus.store().bounds(Lane { topic: entry.id, partition }).await?;
+        if next < bounds.start {
+            let reason = Cow::Borrowed("retention");
+            gaps.push(Gap { topic, partition, from: next, to: bounds.start, reason });
+        }
+    }
+    Ok((true, gaps))
 }
 
 async fn join(
@@ -147,7 +181,17 @@ async fn join(
     }
     if let Some(expression) = filter {
         let name = expression.source().to_owned();
-        join = join.filter(Filter::new(&name, move |event| expression.wants(event)));
+        let (undecided, clock) = (Arc::clone(&edge.metrics.undecided), edge.clock);
+        let group = group.clone();
+        let wants = move |event: &Event| match expression.verdict(event) {
+            Verdict::Pass => true,
+            Verdict::Skip | Verdict::Fault => false,
+            Verdict::Undecided => {
+                undecided.note(clock.elapsed(), event, Some(&group));
+                true
+            }
+        };
+        join = join.filter(Filter::new(&name, wants));
     }
     Ok(Feed::Member(join.member().await?))
 }
@@ -187,7 +231,7 @@ async fn follow(
     edge: &Arc<Edge>,
     principal: &Principal,
     wish: &Subscribe,
-    filter: Option<Expression>,
+    (kind, filter): (Kind, Option<Expression>),
 ) -> Result<Tail, Rejection> {
     for pattern in &wish.topics {
         if let Some(topic) = pattern.as_topic() {
@@ -197,7 +241,10 @@ async fn follow(
         }
     }
     let opts = &wish.opts;
-    let begin = match opts.from.unwrap_or_default() {
+    // What the client does not name was made while it was away, and is new from its first event on.
+    let is_resumed = kind == Kind::Again && !opts.after.is_empty();
+    let usual = if is_resumed { From::Earliest } else { From::default() };
+    let begin = match opts.from.unwrap_or(usual) {
         From::Latest => Begin::Latest,
         From::Earliest => Begin::Earliest,
         From::Ts => Begin::At(opts.ts.unwrap_or(Timestamp::from_millis(0))),

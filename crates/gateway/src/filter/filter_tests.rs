@@ -152,14 +152,14 @@ fn sizes_and_costs_are_bounded() {
     // More values or bytes than a filter takes.
     let long = format!(r#"{{"a":[{}],"b":1}}"#, vec!["1"; 1200].join(","));
     let a = Expression::compile("payload.a.exists(x, x == 2)").unwrap();
-    assert_eq!(a.verdict(&event(&long)), Verdict::Fault);
+    assert_eq!(a.verdict(&event(&long)), Verdict::Undecided);
     let b = Expression::compile("payload.b == 1").unwrap();
     assert_eq!(b.verdict(&event(&long)), Verdict::Pass);
     let text = format!(r#"{{"a":"{}"}}"#, "x".repeat(20_000));
     let there = Expression::compile("has(payload.a)").unwrap();
     assert_eq!(there.verdict(&event(&text)), Verdict::Pass);
     let used = Expression::compile("payload.a == 'x'").unwrap();
-    assert_eq!(used.verdict(&event(&text)), Verdict::Fault);
+    assert_eq!(used.verdict(&event(&text)), Verdict::Undecided);
 
     // Many elements, each compared with a long text, many times over.
     let part = "payload.t.contains(x)";
@@ -167,7 +167,7 @@ fn sizes_and_costs_are_bounded() {
     let costly = Expression::compile(&costly).unwrap();
     let list = vec!["\"a\""; 900].join(",");
     let heavy = format!(r#"{{"t":"{}","l":[{list}]}}"#, "x".repeat(12_000));
-    assert_eq!(costly.verdict(&event(&heavy)), Verdict::Fault);
+    assert_eq!(costly.verdict(&event(&heavy)), Verdict::Undecided);
 }
 
 /// As every other reader of JSON does it.

@@ -9,9 +9,10 @@
 //! passes over the rest: the payload is never built as a value.
 //!
 //! The cost is bounded before an expression runs: parts inside loops count as often as the event
-//! has values for them, and long texts count for more. An event that is beyond a limit, or of
-//! which the expression makes no sense (a text compared with a number, a member that is not
-//! there), is not wanted: [`Verdict::Fault`]. `has(payload.member)` and `"name" in headers` ask
+//! has values for them, and long texts count for more. What is named of an event may be more than
+//! that, or than a filter takes: then nobody knows, [`Verdict::Undecided`]. An event of which the
+//! expression makes no sense (a text compared with a number, a member that is not there) is not
+//! wanted: [`Verdict::Fault`]. `has(payload.member)` and `"name" in headers` ask
 //! whether something is there.
 
 mod path;
@@ -46,8 +47,11 @@ pub enum Verdict {
     Pass,
     /// Not wanted.
     Skip,
-    /// Not wanted, because the expression makes no sense of it or it is beyond a limit.
+    /// Not wanted, because the expression makes no sense of it.
     Fault,
+    /// Not known: what the expression names of it is more than a filter takes, or would cost too
+    /// much. It depends on nothing but the event, so that it stays so.
+    Undecided,
 }
 
 /// Why an expression is refused.
@@ -145,10 +149,10 @@ impl Expression {
     pub fn verdict(&self, event: &Event) -> Verdict {
         let plan = &self.inner.plan;
         let Some(values) = EventValues::take(plan, event) else {
-            return Verdict::Fault;
+            return Verdict::Undecided;
         };
         if values.cost(plan) > FILTER_COST_MAX {
-            return Verdict::Fault;
+            return Verdict::Undecided;
         }
         let mut context = self.inner.root.new_inner_scope();
         context.set_variable_resolver(&values);

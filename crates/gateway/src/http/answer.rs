@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
+use super::call::request_id;
 use crate::edge::Edge;
 use crate::rejection::{Code, Rejection};
 
@@ -48,4 +49,18 @@ pub(super) fn problem(edge: &Edge, refusal: &Rejection, request: &str) -> Respon
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// A refusal where nothing of HTTP is there that could say it: the bytes of a whole answer.
+pub(crate) fn raw(refusal: &Rejection) -> Vec<u8> {
+    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or_default();
+    let body = serde_json::to_string(&refusal.problem(&request_id())).unwrap_or_default();
+    let retry = refusal.retry_after_s();
+    let retry = retry.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         {retry}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
 }

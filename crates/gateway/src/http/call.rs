@@ -12,8 +12,9 @@ use tokio::time::timeout;
 use super::Peer;
 use super::endpoint::Entrance;
 use crate::access::{Action, Principal, Resource, authorize};
-use crate::edge::Edge;
+use crate::edge::{Edge, limited};
 use crate::limits::{BODY_ROOM_BYTES, PAGE_EVENTS, PAGE_EVENTS_MAX};
+use crate::quota::Refusal;
 use crate::rejection::{Code, Rejection};
 
 /// A request that may go ahead, with who makes it.
@@ -54,6 +55,19 @@ impl Call {
         group: Option<&GroupName>,
     ) -> Result<(), Rejection> {
         authorize(&self.principal, action, Resource::Topic(topic, group))
+    }
+
+    /// Whether events may be read: not by who has had more than rates allow. `topic` is what is read, if
+    /// it is one.
+    pub(super) fn may_read(&self, topic: Option<&Topic>) -> Result<(), Rejection> {
+        let mut buckets = self.peer.buckets();
+        let owed = self.edge.owed(&self.principal, &mut buckets.delivered, topic);
+        owed.map_or(Ok(()), |wait| Err(limited("this reader", Refusal::Wait(wait))))
+    }
+
+    /// Notes what was read: the next one waits for it.
+    pub(super) fn has_read<'a>(&self, topics: impl Iterator<Item = &'a Topic>) {
+        self.edge.pace(&self.principal, &mut self.peer.buckets().delivered, topics);
     }
 
     /// The whole body, within its size and time.

@@ -15,7 +15,7 @@ use crate::edge::Edge;
 const METHODS: &str = "GET, POST, PUT, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, \
                                if-match, if-none-match, traceparent";
-const ANSWER_HEADERS: &str = "etag, retry-after, x-position, x-request-id";
+const ANSWER_HEADERS: &str = "etag, link, retry-after, x-missing, x-position, x-request-id";
 /// How long a browser need not ask again.
 const ASK_AGAIN_S: &str = "600";
 

@@ -1,5 +1,6 @@
 use axum::response::Response;
 use futures_util::FutureExt;
+use promethean::snapshot::SOURCE_OFFSET;
 use promethean::{DeadLetterEntry, DeadLetterQuery, DeadLetterState, ReplayDeadLetters, ReplayTo};
 use promethean_event::{EventId, GroupName, Headers, Key, NewEvent, Payload};
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use super::call::{Call, object};
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::scan::reader;
 use crate::access::Action;
+use crate::intake::check_headers;
 use crate::limits::{BODY_BYTES_MAX, PAGE_BYTES_MAX};
 use crate::rejection::{Code, Rejection};
 
@@ -155,7 +157,10 @@ async fn replay(mut call: Call) -> Result<Response, Rejection> {
     if matches!(to, Receiver::AllGroups) {
         wish = wish.to(ReplayTo::AllGroups);
     }
-    if let Some(Changed { payload, key, headers }) = event {
+    if let Some(Changed { payload, key, mut headers }) = event {
+        // It is published like anything else that a client gives.
+        check_headers(&headers)?;
+        headers.remove(SOURCE_OFFSET);
         wish = wish.transform(move |original| {
             let (payload, key, headers) = (payload.clone(), key.clone(), headers.clone());
             Some(NewEvent { payload, key, headers, ..original })

@@ -10,7 +10,8 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
-use http::header;
+use http::{HeaderName, HeaderValue, header};
+use promethean::store::ReadError;
 use promethean_event::frame::write_event;
 use promethean_event::{Cursor, Offset, Partition, Pattern, Topic};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,9 +20,10 @@ use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
 use super::replay::page;
-use super::scan::{Scan, reader};
+use super::scan::{Found, Scan, reader};
 use super::time;
 use crate::access::{Action, Principal};
+use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::filter::Expression;
 use crate::intake::write_cloud_event;
@@ -54,12 +56,20 @@ async fn events(mut call: Call) -> Result<Response, Rejection> {
         return follow(call, topic).await;
     }
     let limit = call.query.limit()?;
+    call.may_read(Some(&topic))?;
     call.query.insert("topic", topic.as_str());
     let mut scan = Scan::of(&call).await?;
     let found = scan.page(&call.edge, limit).await?;
+    call.has_read(found.topics());
     if !accept.contains(CLOUD_BATCH) {
         return Ok(answer::bytes(200, answer::JSON, page(&found)));
     }
+    Ok(cloud_events(&call, &topic, &found))
+}
+
+/// A page as CloudEvents. The body has room for nothing else: where it goes on, and what is left out, is
+/// in the head.
+fn cloud_events(call: &Call, topic: &Topic, found: &Found) -> Response {
     let mut out = b"[".to_vec();
     for (index, stored) in found.events.iter().enumerate() {
         if index > 0 {
@@ -68,7 +78,21 @@ async fn events(mut call: Call) -> Result<Response, Rejection> {
         write_cloud_event(&mut out, &stored.event);
     }
     out.push(b']');
-    Ok(answer::bytes(200, CLOUD_BATCH, out))
+    let mut response = answer::bytes(200, CLOUD_BATCH, out);
+    let next = found.next.as_ref().map(|next| {
+        let asked = call.query.pairs().filter(|(name, _)| !["topic", "after"].contains(name));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(asked).append_pair("after", &next.to_string()).finish();
+        format!("</events/{topic}?{query}>; rel=\"next\"")
+    });
+    let missing = found.missing();
+    let said = [(header::LINK, next), (HeaderName::from_static("x-missing"), missing)];
+    for (name, value) in said {
+        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
 }
 
 async fn follow(call: Call, topic: Topic) -> Result<Response, Rejection> {
@@ -110,6 +134,7 @@ pub(super) async fn stream_of(
     wish: TailWish,
     id: fn(&[Cursor]) -> String,
 ) -> Result<Response, Rejection> {
+    let presence = call.edge.attend(&call.principal, call.peer.address.ip())?;
     let tail = Tail::start(Arc::clone(&call.edge), wish).await?;
     let first = Bytes::from(format!("id: {}\n\n", id(&tail.cursors())));
     let follow = Follow {
@@ -120,6 +145,7 @@ pub(super) async fn stream_of(
         principal: call.principal.clone(),
         bucket: Bucket::default(),
         paced: None,
+        _presence: presence,
     };
     let pieces = stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
@@ -139,6 +165,8 @@ struct Follow {
     bucket: Bucket,
     /// More came than its rates allow: nothing until then.
     paced: Option<Instant>,
+    /// Counts as a connection of its subject.
+    _presence: Option<Presence>,
 }
 
 impl Follow {
@@ -157,7 +185,9 @@ impl Follow {
         let Ok(followed) = followed else {
             return Some(Bytes::from_static(b": quiet\n\n"));
         };
-        let followed = followed.ok()??;
+        // The client connects again, and is told why if it is still so.
+        let failed = |error: &ReadError| tracing::warn!(%error, "an event stream is broken off");
+        let followed = followed.inspect_err(failed).ok()??;
         let mut out = Vec::new();
         let last = followed.len().saturating_sub(1);
         for (index, one) in followed.iter().enumerate() {

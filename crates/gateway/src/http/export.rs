@@ -8,12 +8,15 @@ use futures_util::{FutureExt, stream};
 use http::{HeaderValue, header};
 use promethean_event::frame::write_event;
 use serde_json::json;
+use tokio::time::sleep;
 
+use super::Peer;
 use super::answer;
 use super::call::Call;
 use super::endpoint::{Endpoint, Guard, Verb};
-use super::scan::Scan;
-use crate::access::Action;
+use super::scan::{Found, Scan};
+use crate::access::{Action, Principal};
+use crate::attendance::Presence;
 use crate::edge::Edge;
 use crate::limits::PAGE_EVENTS_MAX;
 use crate::rejection::{Code, Rejection};
@@ -31,53 +34,82 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
 
 async fn export(call: Call) -> Result<Response, Rejection> {
     let scan = Scan::of(&call).await?;
-    let edge = Arc::clone(&call.edge);
-    let tenure = Tenure::new(&edge, &call.principal);
-    let lines = stream::unfold(Some((scan, edge, tenure)), |state| async move {
-        let (scan, edge, tenure) = state?;
-        Some(step(scan, edge, tenure).await)
-    });
+    let export = Export {
+        scan,
+        _presence: call.edge.attend(&call.principal, call.peer.address.ip())?,
+        tenure: Tenure::new(&call.edge, &call.principal),
+        edge: call.edge,
+        principal: call.principal,
+        peer: call.peer,
+    };
+    let lines = stream::unfold(Some(export), |export| async move { Some(export?.step().await) });
     let mut response = answer::with_body(200, "application/x-ndjson", Body::from_stream(lines));
     let attachment = HeaderValue::from_static("attachment; filename=\"events.ndjson\"");
     response.headers_mut().insert(header::CONTENT_DISPOSITION, attachment);
     Ok(response)
 }
 
-type State = Option<(Scan, Arc<Edge>, Tenure)>;
+/// An export under way.
+struct Export {
+    scan: Scan,
+    edge: Arc<Edge>,
+    principal: Principal,
+    peer: Peer,
+    tenure: Tenure,
+    /// Counts as a connection of its subject.
+    _presence: Option<Presence>,
+}
 
-/// One page of lines. The next one is read only when this one is on its way: memory is constant.
-async fn step(mut scan: Scan, edge: Arc<Edge>, tenure: Tenure) -> (io::Result<Bytes>, State) {
-    scan.extend(&edge);
-    let mut out = Vec::new();
-    let page = if tenure.lasts() {
-        scan.page(&edge, PAGE_EVENTS_MAX).await
-    } else {
-        Err(Rejection::plain(Code::TokenExpired))
-    };
-    let last = match page {
-        Ok(found) => {
-            for stored in &found.events {
-                write_event(&mut out, &stored.event);
-                out.push(b'\n');
+impl Export {
+    /// One page of lines. The next one is read only when this one is on its way: memory is constant.
+    async fn step(mut self) -> (io::Result<Bytes>, Option<Self>) {
+        let mut out = Vec::new();
+        let last = match self.page().await {
+            Ok(found) => {
+                for stored in &found.events {
+                    write_event(&mut out, &stored.event);
+                    out.push(b'\n');
+                }
+                for gap in &found.gaps {
+                    line(&mut out, &json!({ "gap": gap }));
+                }
+                for event in &found.unreadable {
+                    line(&mut out, &json!({ "unreadable": event }));
+                }
+                match found.next {
+                    Some(_) => return (Ok(out.into()), Some(self)),
+                    None => json!({ "end": { "complete": true } }),
+                }
             }
-            for gap in &found.gaps {
-                line(&mut out, &json!({ "gap": gap }));
+            // The status is sent; what is wrong can only be said in the body.
+            Err(refusal) => {
+                json!({ "end": { "complete": false, "code": refusal.code.as_str() } })
             }
-            for event in &found.unreadable {
-                line(&mut out, &json!({ "unreadable": event }));
-            }
-            match found.next {
-                Some(_) => return (Ok(out.into()), Some((scan, edge, tenure))),
-                None => json!({ "end": { "complete": true } }),
+        };
+        line(&mut out, &last);
+        (Ok(out.into()), None)
+    }
+
+    /// The next page, if it may go on. Cut off by a server that stops, it would end without a word.
+    async fn page(&mut self) -> Result<Found, Rejection> {
+        let owed = self.edge.owed(&self.principal, &mut self.peer.buckets().delivered, None);
+        if let Some(wait) = owed {
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.tenure.over() => {}
             }
         }
-        // The status is sent; what is wrong can only be said in the body.
-        Err(refusal) => {
-            json!({ "end": { "complete": false, "code": refusal.code.as_str() } })
+        if self.edge.is_draining() {
+            return Err(Rejection::plain(Code::GoingAway));
         }
-    };
-    line(&mut out, &last);
-    (Ok(out.into()), None)
+        if !self.tenure.lasts() {
+            return Err(Rejection::plain(Code::TokenExpired));
+        }
+        self.scan.extend(&self.edge);
+        let found = self.scan.page(&self.edge, PAGE_EVENTS_MAX).await?;
+        self.edge.pace(&self.principal, &mut self.peer.buckets().delivered, found.topics());
+        Ok(found)
+    }
 }
 
 fn line(out: &mut Vec<u8>, value: &serde_json::Value) {

@@ -17,6 +17,9 @@ pub(super) const LIVE: Endpoint = Endpoint {
     act: |_| async { Ok(answer::bytes(200, "text/plain", "ok\n")) }.boxed(),
 };
 
+/// The same, by the name that many probes have from elsewhere.
+pub(super) const HEALTH: Endpoint = Endpoint { path: "/healthz", ..LIVE };
+
 pub(super) const READY: Endpoint = Endpoint {
     method: Verb::Get,
     path: "/readyz",

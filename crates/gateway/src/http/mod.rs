@@ -72,7 +72,7 @@ mod shapes;
 mod upgrade;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::extract::Request;
@@ -82,7 +82,9 @@ use http::{HeaderValue, Method, StatusCode, header};
 
 use crate::edge::Edge;
 use crate::listener::Door;
+use crate::quota::Bucket;
 use crate::rejection::{Code, Rejection};
+pub(crate) use answer::raw;
 pub(crate) use endpoint::{Endpoint, Entrance};
 
 /// Who is at the other end. Counts as one connection for as long as it is kept: a WebSocket
@@ -91,6 +93,24 @@ pub(crate) use endpoint::{Endpoint, Entrance};
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) _door: Arc<Door>,
+    pub(crate) buckets: Arc<Mutex<PeerBuckets>>,
+}
+
+/// What the requests of one connection may do together. A WebSocket has its own.
+#[derive(Debug, Default)]
+pub(crate) struct PeerBuckets {
+    pub(crate) published: Bucket,
+    pub(crate) delivered: Bucket,
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddr, door: Door) -> Self {
+        Self { address, _door: Arc::new(door), buckets: Arc::default() }
+    }
+
+    pub(crate) fn buckets(&self) -> MutexGuard<'_, PeerBuckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All resources, in the order in which an event meets them.
@@ -113,7 +133,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(tokens::ENDPOINTS);
     all.push(tickets::ENDPOINT);
     all.push(audit::ENDPOINT);
-    all.extend([metrics::ENDPOINT, health::LIVE, health::READY, openapi::ENDPOINT]);
+    all.extend([metrics::ENDPOINT, health::LIVE, health::HEALTH, health::READY]);
+    all.push(openapi::ENDPOINT);
     all
 }
 

@@ -145,6 +145,6 @@ mod tests {
             .filter(|endpoint| endpoint.guard == Guard::Open)
             .map(|endpoint| endpoint.path)
             .collect();
-        assert_eq!(open, ["/livez", "/readyz", "/openapi.json"]);
+        assert_eq!(open, ["/livez", "/healthz", "/readyz", "/openapi.json"]);
     }
 }

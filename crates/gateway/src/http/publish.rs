@@ -3,6 +3,7 @@ use futures_util::FutureExt;
 use promethean::Published;
 use promethean_event::{EventId, Offset, Partition, Topic};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::answer;
 use super::call::Call;
@@ -67,14 +68,16 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
     };
     let mut intake = intake::read(&request, form, &body)?;
     intake::name_events(&mut intake);
-    let count = u32::try_from(intake.events.len()).unwrap_or(u32::MAX);
     let topics = intake.events.iter().map(|event| &event.topic);
-    call.edge.admit(&call.principal, topics, count)?;
+    call.edge.admit(&call.principal, &mut call.peer.buckets().published, topics)?;
 
     let begun = call.edge.clock.elapsed();
     let batch = intake.batch;
     let options = call.edge.publish_options(intake.events.iter().map(|event| &event.topic));
-    let published = call.edge.bus.publish_with(intake.events, options).await?;
+    // What the store does not answer goes on there: it is not taken back.
+    let published = call.edge.bus.publish_with(intake.events, options);
+    let published = timeout(call.edge.settings.bounds.publish, published).await;
+    let published = published.map_err(|_| Rejection::indeterminate())??;
     call.edge.metrics.publishing.record(call.edge.clock.elapsed().saturating_sub(begun));
     call.edge.count_published(published.iter().map(|one| &one.topic));
 

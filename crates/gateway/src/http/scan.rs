@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use promethean::store::{Lane, PageLimit, Read, Stored};
 use promethean::{Reader, Reads};
-use promethean_event::{EventId, Offset, Partition, Pattern, Timestamp, Topic};
+use promethean_event::{Event, EventId, Offset, Partition, Pattern, Timestamp, Topic};
 use serde::Serialize;
 
 use super::call::Call;
 use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
-use crate::filter::Expression;
-use crate::limits::{PAGE_BYTES_MAX, SCAN_MS_MAX};
+use crate::filter::{Expression, Verdict};
+use crate::limits::{MISSING_IN_HEAD_MAX, PAGE_BYTES_MAX, SCAN_EVENTS_AT_ONCE, SCAN_MS_MAX};
 use crate::rejection::{Code, Rejection};
+use crate::undecided::REASON;
 
 pub(super) const QUERY: &[&str] =
     &["topic", "from", "until", "after", "filter", "limit", "partition", "reads"];
@@ -66,6 +67,18 @@ pub(super) struct Scan {
     /// Brings events to a version, if one was asked for.
     reader: Option<Reader>,
     deadline: Duration,
+    /// Events that the filter has looked at since others got on.
+    looked_at: usize,
+}
+
+/// How far events were looked at.
+#[derive(Debug, PartialEq, Eq)]
+enum Sifted {
+    All,
+    /// To this one, when the time was over.
+    Until(Offset),
+    /// To one that is later than was asked for. Append times only rise: what follows is, too.
+    TooLate,
 }
 
 struct LaneScan {
@@ -79,16 +92,41 @@ pub(super) struct Found {
     pub(super) events: Vec<Stored>,
     /// What is not there any more.
     pub(super) gaps: Vec<MissingEvents>,
-    /// What could not be brought to the version that was asked for.
+    /// What could not be brought to the version that was asked for, or is more than the filter takes.
     pub(super) unreadable: Vec<UnreadableEvent>,
     /// Where to go on; none at the end.
     pub(super) next: Option<Place>,
 }
 
 impl Found {
+    /// The topic of each event.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.events.iter().map(|stored| &stored.event.topic)
+    }
+
     /// Bytes of the events, without what little stands around payloads.
     fn bytes(&self) -> usize {
         self.events.iter().map(|stored| stored.event.payload.as_str().len()).sum()
+    }
+}
+
+impl Found {
+    /// What is left out, where there is room for a line only: `partition/from-to reason`, by commas.
+    pub(super) fn missing(&self) -> Option<String> {
+        let gap = |gap: &MissingEvents| {
+            format!("{}/{}-{} {}", gap.partition, gap.from, gap.to, gap.reason)
+        };
+        let unreadable = |event: &UnreadableEvent| {
+            let UnreadableEvent { partition, offset, .. } = event;
+            format!("{partition}/{offset}-{} unreadable", offset.next())
+        };
+        let gaps = self.gaps.iter().map(gap).chain(self.unreadable.iter().map(unreadable));
+        let mut told: Vec<String> = gaps.take(MISSING_IN_HEAD_MAX).collect();
+        let more = (self.gaps.len() + self.unreadable.len()).saturating_sub(told.len());
+        if more > 0 {
+            told.push(format!("and {more} more"));
+        }
+        (!told.is_empty()).then(|| told.join(", "))
     }
 }
 
@@ -164,7 +202,7 @@ impl Scan {
         let until = time::parameter(call, "until")?;
         let deadline = call.edge.clock.elapsed() + Duration::from_millis(SCAN_MS_MAX);
         let reader = reader(call).await?;
-        Ok(Self { lanes, until, filter, reader, deadline })
+        Ok(Self { lanes, until, filter, reader, deadline, looked_at: 0 })
     }
 
     /// Reads on, for no longer than a request may look.
@@ -172,8 +210,8 @@ impl Scan {
         let mut found =
             Found { events: Vec::new(), gaps: Vec::new(), unreadable: Vec::new(), next: None };
         while let Some(scan) = self.lanes.front_mut() {
-            let done = scan.place.next >= scan.end;
-            if done {
+            let (from, end) = (scan.place.next, scan.end);
+            if from >= end {
                 self.lanes.pop_front();
                 continue;
             }
@@ -182,34 +220,61 @@ impl Scan {
                 break;
             }
             let limit = PageLimit { events: max - found.events.len(), ..PageLimit::default() };
-            let read = Read::From { lane: scan.lane, from: scan.place.next, limit };
+            let read = Read::From { lane: scan.lane, from, limit };
             let page = edge.bus.store().read(read).await?;
-            scan.place.next = if page.next > scan.place.next { page.next } else { scan.end };
-            for gap in page.gaps {
-                found.gaps.push(MissingEvents {
+            let read_to = if page.next > from { page.next } else { end };
+            let next = match self.sift(edge, page.events, &mut found).await {
+                Sifted::All => read_to,
+                Sifted::Until(offset) => offset,
+                Sifted::TooLate => end,
+            };
+            if let Some(scan) = self.lanes.front_mut() {
+                // What lies beyond the place to go on from is told from there.
+                let gaps = page.gaps.into_iter().filter(|gap| gap.from < next);
+                found.gaps.extend(gaps.map(|gap| MissingEvents {
                     topic: scan.place.topic.clone(),
                     partition: gap.partition,
                     from: gap.from,
-                    to: gap.to,
+                    to: gap.to.min(next),
                     reason: format!("{:?}", gap.reason).to_lowercase(),
-                });
-            }
-            for stored in page.events {
-                if self.until.is_some_and(|until| stored.appended_at >= until) {
-                    // Append times only rise: what follows is too late as well.
-                    scan.place.next = scan.end;
-                    break;
-                }
-                let Some(stored) = decoded(self.reader.as_ref(), stored, &mut found) else {
-                    continue;
-                };
-                if self.filter.as_ref().is_none_or(|filter| filter.wants(&stored.event)) {
-                    found.events.push(stored);
-                }
+                }));
+                scan.place.next = next;
             }
         }
         found.next = self.lanes.front().map(|scan| scan.place.clone());
         Ok(found)
+    }
+
+    /// Takes what is wanted out of what was read.
+    async fn sift(&mut self, edge: &Edge, events: Vec<Stored>, found: &mut Found) -> Sifted {
+        for stored in events {
+            if self.until.is_some_and(|until| stored.appended_at >= until) {
+                return Sifted::TooLate;
+            }
+            // A filter may take its time for each event: others get on in between, and the request
+            // ends when it should.
+            if self.filter.is_some() && self.looked_at == SCAN_EVENTS_AT_ONCE {
+                self.looked_at = 0;
+                tokio::task::yield_now().await;
+                if edge.clock.elapsed() >= self.deadline {
+                    return Sifted::Until(stored.event.offset);
+                }
+            }
+            self.looked_at += 1;
+            let Some(stored) = decoded(self.reader.as_ref(), stored, found) else {
+                continue;
+            };
+            let filter = self.filter.as_ref();
+            match filter.map_or(Verdict::Pass, |filter| filter.verdict(&stored.event)) {
+                Verdict::Pass => found.events.push(stored),
+                Verdict::Skip | Verdict::Fault => {}
+                Verdict::Undecided => {
+                    edge.metrics.undecided.note(edge.clock.elapsed(), &stored.event, None);
+                    found.unreadable.push(unreadable(stored.event, REASON.to_owned()));
+                }
+            }
+        }
+        Sifted::All
     }
 
     /// Gives a reading that goes on for long its time again.
@@ -226,17 +291,15 @@ fn decoded(reader: Option<&Reader>, stored: Stored, found: &mut Found) -> Option
     match reader.decode(&stored.event) {
         Ok(event) => Some(Stored { event, ..stored }),
         Err(error) => {
-            let event = stored.event;
-            found.unreadable.push(UnreadableEvent {
-                id: event.id,
-                topic: event.topic,
-                partition: event.partition,
-                offset: event.offset,
-                reason: error.reason.to_string(),
-            });
+            found.unreadable.push(unreadable(stored.event, error.reason.to_string()));
             None
         }
     }
+}
+
+fn unreadable(event: Event, reason: String) -> UnreadableEvent {
+    let Event { id, topic, partition, offset, .. } = event;
+    UnreadableEvent { id, topic, partition, offset, reason }
 }
 
 async fn lane_scan(
@@ -254,4 +317,49 @@ async fn lane_scan(
     };
     let place = Place { topic: topic.clone(), partition: lane.partition, next };
     Ok(LaneScan { lane, place, end: bounds.next })
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean::Bus;
+    use promethean_event::{NewEvent, Payload};
+
+    use super::*;
+    use crate::settings::{Access, Settings};
+
+    /// The time was only looked at between reads of the store: a costly filter held a thread for as long
+    /// as a thousand events took it.
+    #[tokio::test]
+    async fn a_filter_is_stopped_in_between() {
+        let edge = Edge::new(Bus::memory(), Settings::local(Access::Anonymous)).await;
+        let stored = |n: usize| {
+            let payload = Payload::parse(n.to_string()).unwrap();
+            let now = Timestamp::from_millis(1);
+            let event = NewEvent::new(EventId::generate(), now, "a".parse().unwrap(), payload);
+            let event = event.placed(Partition::new(0), Offset::new(n as u64));
+            Stored { event, appended_at: now, bytes: 0 }
+        };
+        let scan = |filter: Option<&str>| Scan {
+            lanes: VecDeque::new(),
+            until: None,
+            filter: filter.map(|filter| Expression::compile(filter).unwrap()),
+            reader: None,
+            deadline: Duration::ZERO,
+            looked_at: 0,
+        };
+        let none = || Found { events: vec![], gaps: vec![], unreadable: vec![], next: None };
+        let (mut filtered, mut found) = (scan(Some("offset >= 0")), none());
+        let stopped = filtered.sift(&edge, (0..100).map(stored).collect(), &mut found).await;
+        assert_eq!(stopped, Sifted::Until(Offset::new(SCAN_EVENTS_AT_ONCE as u64)));
+        assert_eq!(found.events.len(), SCAN_EVENTS_AT_ONCE, "none is left out, none comes twice");
+        // Also where each read has few of them.
+        let (mut filtered, mut found) = (scan(Some("false")), none());
+        for n in 0..SCAN_EVENTS_AT_ONCE {
+            assert_eq!(filtered.sift(&edge, vec![stored(n)], &mut found).await, Sifted::All);
+        }
+        let stopped = filtered.sift(&edge, vec![stored(77)], &mut found).await;
+        assert_eq!(stopped, Sifted::Until(Offset::new(77)));
+        let all = scan(None).sift(&edge, (0..100).map(stored).collect(), &mut none()).await;
+        assert_eq!(all, Sifted::All, "without a filter nothing takes long");
+    }
 }

@@ -189,7 +189,7 @@ pub(super) fn is_confluent(endpoint: &Endpoint) -> bool {
 /// The content types of an answer.
 pub(super) fn answers(endpoint: &Endpoint) -> Vec<&'static str> {
     match endpoint.path {
-        "/livez" => vec!["text/plain"],
+        "/livez" | "/healthz" => vec!["text/plain"],
         "/readyz" => vec!["text/plain", JSON],
         "/metrics" => vec!["text/plain"],
         "/events" => vec!["text/event-stream"],

@@ -21,6 +21,8 @@ mod subscription;
 
 mod deadlines;
 
+mod frames;
+
 mod state;
 
 use std::ops::ControlFlow;
@@ -39,7 +41,7 @@ use crate::attendance::Presence;
 use crate::command;
 use crate::edge::{Edge, stopped};
 use crate::http::Peer;
-use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE, PIPELINE_MAX};
+use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE};
 use crate::rejection::{Code, Rejection};
 use deadlines::Due;
 pub(crate) use farewell::Farewell;
@@ -100,7 +102,9 @@ pub(crate) async fn run(
             code = refusal.code.as_str(),
             "a WebSocket is closed"
         );
-        edge.count_refusal(refusal.code);
+        if !session.is_told {
+            edge.count_refusal(refusal.code);
+        }
         outbox.close(refusal.code.close(), refusal.code.as_str());
     } else {
         outbox.close(1000, "");
@@ -122,6 +126,7 @@ async fn serve(
     let mut rights = session.edge.rights.subscribe();
     loop {
         let due = session.deadlines.next();
+        let due = session.publishes.until().map_or(due, |until| until.min(due));
         let room = session.outbox.has_room();
         let unannounced = session.outbox.is_unannounced();
         let outbox = Arc::clone(&session.outbox);
@@ -146,7 +151,7 @@ async fn serve(
             (number, told) = subscription::next(subscriptions), if room => {
                 session.deliver(number, told);
             }
-            message = stream.next(), if publishes.len() < PIPELINE_MAX => {
+            message = stream.next(), if publishes.has_room() => {
                 if let ControlFlow::Break(end) = hear(session, stream, message).await {
                     return end;
                 }
@@ -202,7 +207,7 @@ async fn hear_all(
                 }
             }
         }
-        if heard == MESSAGES_AT_ONCE || session.publishes.len() >= PIPELINE_MAX {
+        if heard == MESSAGES_AT_ONCE || !session.publishes.has_room() {
             break;
         }
         // Only what is also heard may be taken.
@@ -224,16 +229,23 @@ async fn receive(session: &mut Session, message: Message) -> Result<(), Rejectio
         }
     };
     let frame = bytes::Bytes::from(text);
+    session.frame_bytes = frame.len();
     let (corr, parsed) = promethean_event::frame::ClientFrame::parse(&frame);
     match parsed {
-        Ok(frame) => command::run(session, corr, frame).await,
+        Ok(frame) => {
+            let outcome = command::run(session, corr, frame).await;
+            session.is_told = outcome.is_err();
+            outcome
+        }
         Err(error) => {
             session.bad_frames += 1;
             session.refuse(corr.as_ref(), &command::refused_frame(&error));
             if session.principal.is_none() {
+                session.is_told = true;
                 return Err(Rejection::plain(Code::Unauthorized));
             }
             if session.bad_frames >= BAD_FRAMES_MAX {
+                session.is_told = true;
                 return Err(Rejection::new(
                     Code::BadRequest,
                     "too many frames were not understood",

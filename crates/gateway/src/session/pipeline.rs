@@ -3,8 +3,10 @@ use std::future::poll_fn;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::command::Stored;
+use crate::limits::{PIPELINE_BYTES_MAX, PIPELINE_MAX};
 
 /// Requests that are under way, and are answered in the order in which they came.
 ///
@@ -15,23 +17,40 @@ use crate::command::Stored;
 pub(crate) struct Pipeline {
     under_way: VecDeque<UnderWay>,
     requests: usize,
+    bytes: usize,
 }
 
 struct UnderWay {
     requests: usize,
+    /// About what they take.
+    bytes: usize,
+    /// When they are answered, whether the store has or not.
+    until: Instant,
     done: BoxFuture<'static, Stored>,
 }
 
 impl Pipeline {
     /// Adds requests that were polled.
-    pub(crate) fn push(&mut self, requests: usize, done: BoxFuture<'static, Stored>) {
+    pub(crate) fn push(
+        &mut self,
+        (requests, bytes): (usize, usize),
+        until: Instant,
+        done: BoxFuture<'static, Stored>,
+    ) {
         self.requests += requests;
-        self.under_way.push_back(UnderWay { requests, done });
+        self.bytes += bytes;
+        self.under_way.push_back(UnderWay { requests, bytes, until, done });
     }
 
-    /// How many requests are under way.
-    pub(super) const fn len(&self) -> usize {
-        self.requests
+    /// Whether more may be read: neither so many nor such large ones are under way.
+    pub(super) const fn has_room(&self) -> bool {
+        self.requests < PIPELINE_MAX && self.bytes < PIPELINE_BYTES_MAX
+    }
+
+    /// When the first ones are to be looked at again, whether the store has answered or not: they
+    /// know themselves that it is too late then.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.under_way.front().map(|first| first.until)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -57,6 +76,9 @@ impl Pipeline {
     }
 
     fn pop(&mut self) {
-        self.requests -= self.under_way.pop_front().map_or(0, |first| first.requests);
+        if let Some(first) = self.under_way.pop_front() {
+            self.requests -= first.requests;
+            self.bytes -= first.bytes;
+        }
     }
 }

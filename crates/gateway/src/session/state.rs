@@ -7,13 +7,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use promethean::member::{AckTarget, Leased, Told, Verdict, fingerprint};
 use promethean_event::frame::{
-    Context, Corr, DeliveryToken, Gap, HelloLimits, RefusedToken, ServerFrame, write_event,
-    write_event_frame,
+    Context, Corr, DeliveryToken, HelloLimits, RefusedToken, ServerFrame,
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
 use promethean_event::{Event, EventId, Offset, Partition, Topic};
 
 use super::deadlines::{Deadlines, Due};
+use super::frames::Frames;
 use super::outbox::Outbox;
 use super::pipeline::Pipeline;
 use super::subscription::{Counted, News, OutDelivery, Subscription};
@@ -67,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) publishes: Pipeline,
     /// Handed over before anything else is done, all at once.
     pub(crate) gathered: Gathered,
+    /// The frame that is being acted on. Payloads are pieces of it, and keep all of it.
+    pub(crate) frame_bytes: usize,
     /// The topic that the client was last found to be allowed to publish to.
     pub(crate) publishable: Option<Topic>,
     pub(crate) answers: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -81,6 +83,8 @@ pub(crate) struct Session {
     /// Whether the client has said goodbye, and waits for what it is still to be told.
     pub(super) leaving: bool,
     pub(super) bad_frames: u32,
+    /// Whether the client was told by an `ERR` why the connection is closed.
+    pub(super) is_told: bool,
     pub(super) deadlines: Deadlines,
     /// Names it, in HELLO and in the logs.
     pub(super) id: EventId,
@@ -116,6 +120,7 @@ impl Session {
             numbers: 0,
             publishes: Pipeline::default(),
             gathered: Gathered::default(),
+            frame_bytes: 0,
             publishable: None,
             answers: FuturesUnordered::new(),
             bucket: Bucket::default(),
@@ -125,6 +130,7 @@ impl Session {
             drain: false,
             leaving: false,
             bad_frames: 0,
+            is_told: false,
             deadlines,
             id: EventId::generate(),
         };
@@ -197,19 +203,19 @@ impl Session {
     }
 
     /// Ends a subscription, and says why. What is out goes to others at once.
-    pub(crate) fn end(&mut self, number: u32, code: Code) {
+    pub(crate) fn end(&mut self, number: u32, why: &Rejection) {
         let Some(ended) = self.subscriptions.remove(&number) else {
             return;
         };
-        self.edge.count_refusal(code);
+        self.edge.count_refusal(why.code);
         let topics: Vec<&str> = ended.topics.iter().map(|topic| topic.as_str()).collect();
         let of = ended.group.as_ref().map(|group| format!(" of group {group}"));
         let (topics, of) = (topics.join(", "), of.unwrap_or_default());
         self.say(&ServerFrame::Err {
             corr: None,
-            code: code.as_str(),
+            code: why.code.as_str(),
             msg: format!("the subscription to {topics}{of} has ended").into(),
-            retry_ms: None,
+            retry_ms: why.retry_ms,
             sub: (self.dialect == Dialect::V1).then_some(number),
             refused: &[],
         });
@@ -227,7 +233,8 @@ impl Session {
             .filter(|(_, one)| !same && !one.is_allowed(&principal))
             .map(|(number, _)| *number)
             .collect();
-        lost.into_iter().for_each(|number| self.end(number, Code::Forbidden));
+        let forbidden = Rejection::plain(Code::Forbidden);
+        lost.into_iter().for_each(|number| self.end(number, &forbidden));
         self.know(principal);
     }
 
@@ -275,6 +282,7 @@ impl Session {
             return Due::Close(Code::Unauthorized);
         }
         if passed(self.deadlines.expired) {
+            self.is_told = true;
             return Due::Close(Code::TokenExpired);
         }
         if passed(self.deadlines.drained) {
@@ -406,7 +414,7 @@ impl Session {
                 });
                 self.pace(number, topics);
             }
-            News::Ended => self.end(number, Code::ReadOnly),
+            News::Ended(refusal) => self.end(number, &refusal),
         }
     }
 
@@ -415,7 +423,7 @@ impl Session {
         let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return;
         };
-        let mut frames = Frames::new(number, subscription.batch);
+        let mut frames = Frames::new(number, subscription);
         let mut done = Vec::new();
         for leased in events {
             let Some(event) = leased.event() else {
@@ -449,7 +457,7 @@ impl Session {
                 ),
                 token: Some(wire),
             };
-            frames.add(subscription, &event, &ctx);
+            frames.add(&event, &ctx);
             subscription.count(&self.edge, &event, token.attempt);
             if subscription.auto_ack {
                 done.push(AckTarget::Token(token));
@@ -458,7 +466,7 @@ impl Session {
                 subscription.remember(event, out, now_ms);
             }
         }
-        frames.finish(subscription).into_iter().for_each(|frame| self.outbox.push(frame));
+        frames.finish().into_iter().for_each(|frame| self.outbox.push(frame));
         if let (Some(first), false) = (events.first(), done.is_empty()) {
             drop(first.seat().ack(&done));
         }
@@ -468,26 +476,22 @@ impl Session {
         let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return;
         };
-        let mut frames = Frames::new(number, subscription.batch);
-        let mut gaps: Vec<Gap> = Vec::new();
+        let mut frames = Frames::new(number, subscription);
         for one in found {
             match one {
                 Followed::Event(event) => {
                     let ctx = Context { attempt: 1, max_attempts: 1, ..Context::default() };
-                    frames.add(subscription, event, &ctx);
+                    frames.add(event, &ctx);
                     subscription.count(&self.edge, event, 1);
                     if let Some(credit) = &mut subscription.credit {
                         *credit = credit.saturating_sub(1);
                     }
                 }
-                Followed::Gap(gap) => gaps.push(gap.clone()),
+                Followed::Gap(gap) if self.dialect == Dialect::V1 => frames.gap(gap),
+                Followed::Gap(_) => {}
             }
         }
-        let frames = frames.finish(subscription);
-        if self.dialect == Dialect::V1 {
-            gaps.into_iter().for_each(|gap| self.say(&ServerFrame::Gap { sub: number, gap }));
-        }
-        frames.into_iter().for_each(|frame| self.outbox.push(frame));
+        frames.finish().into_iter().for_each(|frame| self.outbox.push(frame));
     }
 }
 
@@ -510,61 +514,5 @@ impl Subscription {
             self.out.retain(|_, known| known.deadline_ms > now_ms);
         }
         self.out.insert((event.topic, event.id), out);
-    }
-}
-
-/// Frames that are being made of events: one each, or many in one.
-struct Frames {
-    sub: u32,
-    batch: Option<usize>,
-    made: Vec<Vec<u8>>,
-    open: Vec<u8>,
-    in_open: usize,
-}
-
-impl Frames {
-    const fn new(sub: u32, batch: Option<usize>) -> Self {
-        Self { sub, batch, made: Vec::new(), open: Vec::new(), in_open: 0 }
-    }
-
-    fn add(&mut self, subscription: &Subscription, event: &Event, ctx: &Context) {
-        let Some(max) = self.batch else {
-            let mut frame = Vec::new();
-            write_event_frame(&mut frame, subscription.group.as_ref(), event, ctx);
-            self.made.push(frame);
-            return;
-        };
-        if self.in_open >= max || self.open.len() > FRAME_BYTES_MAX / 2 {
-            self.shut();
-        }
-        if self.in_open == 0 {
-            let head = format!("{{\"op\":\"EVENTS\",\"sub\":{}", self.sub);
-            self.open.extend_from_slice(head.as_bytes());
-            if let Some(group) = &subscription.group {
-                self.open.extend_from_slice(format!(",\"group\":\"{group}\"").as_bytes());
-            }
-            self.open.extend_from_slice(b",\"events\":[");
-        } else {
-            self.open.push(b',');
-        }
-        self.open.extend_from_slice(b"{\"event\":");
-        write_event(&mut self.open, event);
-        self.open.extend_from_slice(b",\"ctx\":");
-        let _ = serde_json::to_writer(&mut self.open, ctx);
-        self.open.push(b'}');
-        self.in_open += 1;
-    }
-
-    fn shut(&mut self) {
-        if self.in_open > 0 {
-            self.open.extend_from_slice(b"]}");
-            self.made.push(std::mem::take(&mut self.open));
-            self.in_open = 0;
-        }
-    }
-
-    fn finish(mut self, _: &Subscription) -> Vec<Vec<u8>> {
-        self.shut();
-        self.made
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::access::{Action, Principal, Resource};
+use crate::rejection::{Code, Rejection};
 use crate::tail::{Followed, Tail};
 
 /// Where the events of a subscription come from.
@@ -19,7 +20,7 @@ pub(crate) enum Feed {
     /// A group of the bus.
     Member(Member),
     /// Topics, followed without a group.
-    Tail(mpsc::Receiver<Vec<Followed>>, AbortHandle),
+    Tail(mpsc::Receiver<Result<Vec<Followed>, Rejection>>, AbortHandle),
 }
 
 /// What a feed has to say.
@@ -27,8 +28,14 @@ pub(crate) enum Feed {
 pub(crate) enum News {
     Told(Told),
     Followed(Vec<Followed>),
-    /// Nothing more: the group has stopped, or the store is closed.
-    Ended,
+    /// Nothing more, and why: the group has stopped, the store is closed or cannot be read.
+    Ended(Rejection),
+}
+
+impl News {
+    const fn stopped() -> Self {
+        Self::Ended(Rejection::plain(Code::ReadOnly))
+    }
 }
 
 /// One SUBSCRIBE of a connection.
@@ -100,13 +107,14 @@ impl Subscription {
             loop {
                 match tail.next().await {
                     Ok(Some(found)) => {
-                        if sender.send(found).await.is_err() {
+                        if sender.send(Ok(found)).await.is_err() {
                             return;
                         }
                     }
                     Ok(None) => return,
                     Err(error) => {
-                        tracing::error!(%error, "a topic cannot be followed");
+                        // Whoever is not there any more need not know.
+                        let _ = sender.send(Err(error.into())).await;
                         return;
                     }
                 }
@@ -151,11 +159,15 @@ pub(super) async fn next(subscriptions: &mut BTreeMap<u32, Subscription>) -> (u3
             let polled = match &mut subscription.feed {
                 // What was on its way when its credential ended stays here.
                 Feed::Member(_) if subscription.hushed => Poll::Pending,
-                Feed::Member(member) => {
-                    member.poll_next(context).map(|told| told.map_or(News::Ended, News::Told))
-                }
+                Feed::Member(member) => member
+                    .poll_next(context)
+                    .map(|told| told.map_or_else(News::stopped, News::Told)),
                 Feed::Tail(pages, _) if ready => {
-                    pages.poll_recv(context).map(|found| found.map_or(News::Ended, News::Followed))
+                    pages.poll_recv(context).map(|found| match found {
+                        Some(Ok(found)) => News::Followed(found),
+                        Some(Err(refusal)) => News::Ended(refusal),
+                        None => News::stopped(),
+                    })
                 }
                 Feed::Tail(..) => Poll::Pending,
             };

@@ -47,7 +47,7 @@ async fn strangers_get_nothing() {
     for path in ["/groups/g", "/topics/a"] {
         assert_eq!(server.send("DELETE", path, &[], b"").await.status, 401, "{path}");
     }
-    for path in ["/livez", "/readyz", "/readyz?verbose", "/openapi.json"] {
+    for path in ["/livez", "/healthz", "/readyz", "/readyz?verbose", "/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
     assert_eq!(server.get("/readyz?verbose").await.body, "ok\n");
@@ -160,8 +160,11 @@ async fn a_token_that_ends_during_a_connection() {
     let id = event["event"]["id"].as_str().unwrap();
     let ack = format!(r#"{{"op":"ACK","topic":"a","group":"g","id":"{id}","corr":"k"}}"#);
     assert_eq!(client.ask(ack).await["op"], "OK");
-    // Nothing new comes, whatever is said about it.
-    client.ask(r#"{"op":"RESUME","topic":"a","group":"g"}"#).await;
+    // Nothing new comes, whatever is said about it; what is given back is taken.
+    for op in ["PAUSE", "RESUME", "CREDIT"] {
+        let frame = format!(r#"{{"op":"{op}","topic":"a","group":"g","credit":1,"corr":1}}"#);
+        assert_eq!(client.ask(frame).await["code"], "token_expired", "{op}");
+    }
     let bearer = format!("Bearer {}", other.secret);
     let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
     assert_eq!(server.send("POST", "/publish/a", &headers, b"3").await.status, 201);
@@ -348,6 +351,43 @@ async fn connections_of_a_subject_are_bounded() {
             break;
         }
     }
+}
+
+/// Event streams and exports were not counted, and behind a proxy on the machine nothing was.
+#[tokio::test]
+async fn streams_of_a_subject_are_bounded_as_well() {
+    let (access, secrets) = tokens(&[&["publish:**", "subscribe:**"]]);
+    let server = TestServer::with(access, |settings| {
+        settings.bounds.connections_per_local_subject = Some(2);
+    })
+    .await;
+    let bearer = format!("Bearer {}", secrets[0]);
+    let headers = [("authorization", bearer.as_str()), ("accept", "text/event-stream")];
+    assert_eq!(
+        server
+            .send("POST", "/publish/a", &[headers[0], ("content-type", "application/json")], b"1")
+            .await
+            .status,
+        201
+    );
+    let head = format!(
+        "GET /events/a HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\nauthorization: {bearer}\r\n\r\n",
+        server.at
+    );
+    let mut stream = tokio::net::TcpStream::connect(server.at).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 12]).await.unwrap();
+    let mut client = server.plain().await;
+    let auth = format!(r#"{{"op":"AUTH","token":"{}"}}"#, secrets[0]);
+    assert_eq!(client.ask(auth.as_str()).await["op"], "OK");
+    for path in ["/events/a", "/events?topic=a", "/export?topic=a"] {
+        let refused = server.send("GET", path, &headers, b"").await;
+        assert_eq!((refused.status, refused.code().as_str()), (429, "limit"), "{path}");
+    }
+    assert_eq!(server.plain().await.ask(auth).await["code"], "limit");
+    assert_eq!(server.send("GET", "/replay?topic=a", &headers, b"").await.status, 200);
+    drop(stream);
+    while server.send("GET", "/export?topic=a", &headers, b"").await.status != 200 {}
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ async fn each_entrance_describes_itself() {
     let all = whole["paths"].as_object().unwrap().values();
     let all: usize = all.map(|methods| methods.as_object().unwrap().len()).sum();
     // Of health and of itself both say something.
-    assert_eq!(seen, all + 3);
+    assert_eq!(seen, all + 4);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn health_is_at_both_and_its_details_are_not() {
     let (access, secrets) = tokens(&[&["admin:ops"]]);
     let (mut server, data, admin) = two(access).await;
     for at in [data, admin] {
-        for path in ["/livez", "/readyz", "/readyz?verbose"] {
+        for path in ["/livez", "/healthz", "/readyz", "/readyz?verbose"] {
             assert_eq!(ask(&mut server, at, "GET", path, "").await.body, "ok\n", "{path}");
         }
     }

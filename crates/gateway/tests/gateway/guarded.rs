@@ -151,7 +151,7 @@ async fn no_resource_is_without_a_guard() {
         let headers = [("content-type", "application/json")];
         let stranger = scene.server.send(method, address, &headers, b"{}").await;
         if request.is_open {
-            let open = ["/", "/ws", "/livez", "/readyz", "/openapi.json"];
+            let open = ["/", "/ws", "/livez", "/healthz", "/readyz", "/openapi.json"];
             assert!(open.contains(&request.path.as_str()), "{request:?}");
             continue;
         }

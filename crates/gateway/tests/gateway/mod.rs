@@ -14,6 +14,7 @@ mod guarded;
 mod issuer;
 mod tickets;
 
+mod connections;
 mod limits;
 mod rates;
 

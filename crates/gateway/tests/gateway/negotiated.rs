@@ -138,6 +138,65 @@ async fn tails_need_no_group_and_go_on_where_they_were() {
     assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.x".into(), &2.into()));
 }
 
+/// A topic that was made while the tail was away was followed from its end, and the tail was told that
+/// it had all.
+#[tokio::test]
+async fn a_tail_that_comes_back_gets_all_of_topics_that_were_made_meanwhile() {
+    let server = TestServer::open().await;
+    assert_eq!(server.post("/publish/a.x", "0").await.status, 201);
+    let mut client = server.negotiated().await;
+    client.say(r#"{"op":"SUBSCRIBE","topic":"a.*","opts":{"from":"earliest"}}"#).await;
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 0);
+    drop(client);
+    assert_eq!(server.post("/publish/a.y", "1").await.status, 201);
+    let mut client = server.negotiated().await;
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{"after":[{"topic":"a.x","partition":0,"next":1}]},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &true.into()));
+    assert_eq!(resumed["after"].as_array().unwrap().len(), 2, "{resumed}");
+    let event = client.next_of("EVENT").await;
+    assert_eq!((&event["topic"], &event["event"]["payload"]), (&"a.y".into(), &1.into()));
+    // Who was nowhere begins as anybody who is new.
+    let resume = r#"{"op":"RESUME","topic":"a.*","opts":{},"corr":"r"}"#;
+    let resumed = client.ask(resume).await;
+    assert_eq!(resumed["after"][1]["next"], 1, "{resumed}");
+}
+
+/// So was a group whose events retention had taken away, and one that was gone.
+#[tokio::test]
+async fn a_group_that_comes_too_late_is_told_what_it_missed() {
+    use promethean::memory::MemoryStore;
+    use promethean::{Bus, BusOptions};
+    let options = BusOptions::default().clean_every(std::time::Duration::from_millis(5));
+    let bus = Bus::with_store(std::sync::Arc::new(MemoryStore::new()), options);
+    let server = TestServer::over(bus, promethean_gateway::Access::Anonymous, |_| {}).await;
+    let resume = |group: &str| {
+        format!(
+            r#"{{"op":"RESUME","topic":"a","group":"{group}","opts":{{"from":"earliest"}},"corr":"r"}}"#
+        )
+    };
+    let wish = r#"{"settings":{"topics":["a"]},"from":"earliest"}"#;
+    server.post("/topics/a", r#"{"partitions":1}"#).await;
+    assert_eq!(server.post("/groups/g", wish).await.status, 200);
+    let mut client = server.negotiated().await;
+    assert_eq!(client.ask(resume("g")).await["recovered"], true);
+    drop(client);
+    for n in 0..3 {
+        assert_eq!(server.post("/publish/a", &n.to_string()).await.status, 201);
+    }
+    server.post("/topics/a", r#"{"partitions":1,"retention_ms":1}"#).await;
+    while server.get("/ops/partitions").await.json()["partitions"][0]["start"] != 3 {}
+    let mut client = server.negotiated().await;
+    let resumed = client.ask(resume("g")).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+    let gap = serde_json::json!({
+        "topic": "a", "partition": 0, "from": 0, "to": 3, "reason": "retention",
+    });
+    assert_eq!(resumed["gaps"], serde_json::json!([gap]), "{resumed}");
+    let resumed = client.ask(resume("unknown")).await;
+    assert_eq!((&resumed["op"], &resumed["recovered"]), (&"RESUMED".into(), &false.into()));
+}
+
 /// What is not there any more is named, with where it begins and ends.
 #[tokio::test]
 async fn a_tail_that_comes_too_late_is_told_what_it_missed() {
@@ -282,4 +341,30 @@ async fn acks_that_are_refused_are_named() {
     assert_eq!(named(&err).len(), 3);
     let pause = r#"{"op":"PAUSE","sub":1,"corr":"p"}"#;
     assert_eq!(client.ask(pause).await["corr"], "p");
+}
+
+/// RELIABILITY 4.2: a lease has 600,000 ms at most, from its beginning and however often it is extended.
+#[tokio::test]
+async fn a_lease_has_a_greatest_length() {
+    let server = TestServer::open().await;
+    let mut client = server.negotiated().await;
+    let subscribe = |ms: u32| {
+        format!(
+            r#"{{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{{"ack_timeout_ms":{ms}}},"corr":1}}"#
+        )
+    };
+    assert_eq!(client.ask(subscribe(600_001)).await["code"], "bad_request");
+    assert_eq!(client.ask(subscribe(30_000)).await["op"], "OK");
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    let event = client.next_of("EVENT").await;
+    let token = event["ctx"]["token"].as_str().unwrap();
+    let extend =
+        |ms: u32| format!(r#"{{"op":"MODACK","token":"{token}","extend_ms":{ms},"corr":"m"}}"#);
+    assert_eq!(client.ask(extend(60_000)).await["op"], "OK");
+    assert_eq!(client.ask(extend(u32::MAX)).await["op"], "OK", "as long as it may be");
+    let refused = client.ask(extend(600_001)).await;
+    assert_eq!((&refused["op"], &refused["code"]), (&"ERR".into(), &"conflict".into()));
+    // It is still out, and can be acked.
+    let ack = format!(r#"{{"op":"ACK","token":"{token}","corr":"k"}}"#);
+    assert_eq!(client.ask(ack).await["op"], "OK");
 }

@@ -165,9 +165,19 @@ async fn a_dead_letter_is_mended_and_reaches_its_group_only() {
         server.get(&format!("/dead-letters?id={id}")).await.json()["dead_letters"][0]["id"],
         id
     );
-    let wish = r#"{"event":{"payload":"good","key":"k"}}"#;
+    // Headers as anybody may give them: others got into the log by this.
+    for header in ["authorization", "cookie", "host"] {
+        let wish = format!(r#"{{"event":{{"payload":"good","headers":{{"{header}":"x"}}}}}}"#);
+        let refused = server.post(&format!("/dead-letters/{id}/replay"), &wish).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_event"), "{header}");
+    }
+    let wish =
+        r#"{"event":{"payload":"good","key":"k","headers":{"x-source-offset":"7","x-by":"me"}}}"#;
     let replayed = server.post(&format!("/dead-letters/{id}/replay"), wish).await;
     assert_eq!(replayed.status, 200, "{replayed:?}");
+    let page = server.get("/events/a").await.json();
+    let headers = &page["events"][1]["headers"];
+    assert_eq!((&headers["x-by"], &headers["x-source-offset"]), (&"me".into(), &().into()));
     assert_eq!(seen.recv().await.unwrap(), ("careful".into(), "\"good\"".into()));
     for group in ["careful", "careless"] {
         server.bus.caught_up(&group.parse().unwrap()).await.unwrap();

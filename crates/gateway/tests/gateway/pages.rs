@@ -1,7 +1,13 @@
 //! Answers that are bounded in bytes, and places to begin at.
 
+use std::sync::Arc;
+
 use promethean::store::Durability;
 use promethean_gateway::Access;
+use promethean_gateway::access::TokenTable;
+use promethean_harness::conformance::StoreFactory;
+use promethean_harness::conformance::bus::FragileStore;
+use promethean_harness::conformance::factory::MemoryFactory;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -248,4 +254,131 @@ async fn weaker_durability_is_named_in_the_answer() {
             assert_eq!(answer.get("durability").and_then(Value::as_str), wanted, "{publish}");
         }
     }
+}
+
+/// An event of which a filter takes more than it may was passed over: by a group for good, its cursor with
+/// it, and nobody knew.
+#[tokio::test]
+async fn what_a_filter_cannot_decide_about_is_not_lost() {
+    let server = TestServer::open().await;
+    let body = |text: &str| format!(r#"{{"a":"{text}"}}"#);
+    let large = "x".repeat(20_000);
+    for text in ["x", &large, "y", "x"] {
+        publish(&server, "a", &body(text)).await;
+    }
+    let mut client = server.negotiated().await;
+    let opts = r#"{"from":"earliest","filter":"payload.a == 'x'","batch":true}"#;
+    let offsets = |frame: &Value| -> Vec<u64> {
+        let events = frame["events"].as_array().unwrap();
+        events.iter().map(|one| one["event"]["offset"].as_u64().unwrap()).collect()
+    };
+    client
+        .ask(format!(r#"{{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{opts},"corr":1}}"#))
+        .await;
+    let mut got = Vec::new();
+    while got.len() < 3 {
+        got.extend(offsets(&client.next_of("EVENTS").await));
+    }
+    assert_eq!(got, [0, 1, 3], "one too many rather than one too few");
+
+    // Where it is comes in its place: who goes on behind it has had what was before it.
+    let mut client = server.negotiated().await;
+    client.ask(format!(r#"{{"op":"SUBSCRIBE","topic":"a","opts":{opts},"corr":1}}"#)).await;
+    assert_eq!(offsets(&client.next().await), [0]);
+    let gap = client.next().await;
+    assert_eq!((&gap["op"], &gap["reason"]), (&"GAP".into(), &"more than a filter takes".into()));
+    assert_eq!((&gap["from"], &gap["to"]), (&1.into(), &2.into()));
+    assert_eq!(offsets(&client.next().await), [3]);
+
+    let query = "filter=payload.a%3D%3D%27x%27";
+    let page = server.get(&format!("/events/a?{query}")).await.json();
+    let found = page["events"].as_array().unwrap();
+    assert_eq!((&found[0]["offset"], &found[1]["offset"]), (&0.into(), &3.into()));
+    let told = &page["unreadable"][0];
+    assert_eq!((&told["offset"], &told["reason"]), (&1.into(), &"more than a filter takes".into()));
+    let export = server.get(&format!("/export?topic=a&{query}")).await.body;
+    assert!(export.contains(r#"{"unreadable":{"id""#), "{export}");
+    let metrics = server.get("/metrics").await.body;
+    assert!(metrics.contains(r#"filter_undecided_total{topic="a",group="g"} 1"#), "{metrics}");
+    assert!(metrics.contains(r#"filter_undecided_total{topic="a",group=""} 3"#), "{metrics}");
+}
+
+/// The beginning of an export of much more than is on its way at once.
+async fn begun_export(server: &TestServer, more: &str) -> tokio::net::TcpStream {
+    let mut stream = tokio::net::TcpStream::connect(server.at).await.unwrap();
+    let head = format!(
+        "GET /export?topic=a HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{more}\r\n",
+        server.at
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 1]).await.unwrap();
+    stream
+}
+
+/// The last line of an export.
+async fn last_line(mut stream: tokio::net::TcpStream) -> Value {
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).await.unwrap();
+    let heard = String::from_utf8_lossy(&heard);
+    let last = heard.lines().rev().find(|line| line.starts_with('{')).unwrap();
+    serde_json::from_str::<Value>(last).unwrap_or_else(|_| panic!("{} bytes", last.len()))
+}
+
+/// What is not all of it says so, and why. One that the server stopped under was cut off.
+#[tokio::test]
+async fn an_export_that_is_cut_short_says_so() {
+    let fragile = FragileStore::new(MemoryFactory::default().open().await.unwrap());
+    let fragile = Arc::new(fragile);
+    let store: Arc<dyn promethean::store::Store> = Arc::<FragileStore>::clone(&fragile);
+    let bus = promethean::Bus::with_store(store, promethean::BusOptions::default());
+    let server = TestServer::over(bus.clone(), Access::Anonymous, |_| {}).await;
+    let body = format!("\"{}\"", "x".repeat(1_000_000));
+    for _ in 0..32 {
+        publish(&server, "a", &body).await;
+    }
+    let cut = |code: &str| serde_json::json!({ "end": { "complete": false, "code": code } });
+    let export = begun_export(&server, "").await;
+    fragile.fail_reads(1);
+    assert_eq!(last_line(export).await, cut("not_ready"));
+    let export = begun_export(&server, "").await;
+    server.handle.stop();
+    assert_eq!(last_line(export).await, cut("going_away"));
+    server.running.await.unwrap();
+
+    let (access, secrets) = super::server::tokens(&[&["subscribe:**"]]);
+    let server = TestServer::over(bus, access, |_| {}).await;
+    let bearer = format!("authorization: Bearer {}\r\n", secrets[0]);
+    let export = begun_export(&server, &bearer).await;
+    server.handle.install_tokens(TokenTable::default());
+    assert_eq!(last_line(export).await, cut("token_expired"));
+}
+
+/// A page as CloudEvents is an array: it could not say that there is more, or that something is left
+/// out, and said neither.
+#[tokio::test]
+async fn a_page_of_cloud_events_says_where_it_goes_on_and_what_is_missing() {
+    let server = TestServer::open().await;
+    let large = "x".repeat(20_000);
+    for text in ["x", "y", &large, "x", "x"] {
+        publish(&server, "a", &format!(r#"{{"a":"{text}"}}"#)).await;
+    }
+    let accept = [("accept", "application/cloudevents-batch+json")];
+    let mut path = "/events/a?limit=1&filter=payload.a+%3D%3D+%27x%27".to_owned();
+    let (mut seen, mut missing) = (Vec::new(), Vec::new());
+    loop {
+        let answer = server.send("GET", &path, &accept, b"").await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let batch = answer.json();
+        let sequences = batch.as_array().unwrap().iter().map(|one| one["sequence"].clone());
+        seen.extend(sequences);
+        let said = |name: &str| answer.head.lines().find_map(|line| line.strip_prefix(name));
+        missing.extend(said("x-missing: ").map(str::to_owned));
+        match said("link: <").map(|link| link.strip_suffix(">; rel=\"next\"").unwrap()) {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    let sequence = |offset: u64| Value::from(format!("00000-{offset:020}"));
+    assert_eq!(seen, [sequence(0), sequence(3), sequence(4)]);
+    assert_eq!(missing, ["0/2-3 unreadable"]);
 }

@@ -36,6 +36,22 @@ async fn rates_refuse_with_a_time_to_wait() {
     assert_eq!(server.post("/publish/b", "1").await.status, 201);
 }
 
+/// What `prom serve` starts with refused batches of 201 events for good, while HELLO said that a
+/// thousand may come at once.
+#[tokio::test]
+async fn the_usual_rates_let_a_whole_batch_through() {
+    let server = TestServer::with(Access::Anonymous, |settings| settings.rates = Rates::cautious());
+    let server = server.await;
+    let mut client = server.negotiated().await;
+    let batch = vec![r#"{"topic":"a","payload":1}"#; 1_000].join(",");
+    let batch = format!(r#"{{"op":"PUBLISH","events":[{batch}]}}"#);
+    let stored = client.ask(batch.as_str()).await;
+    assert_eq!(stored["places"].as_array().map(Vec::len), Some(1_000), "{stored}");
+    let refused = client.ask(batch).await;
+    assert_eq!(refused["code"], "rate_limited", "{refused}");
+    assert!((1..=5_000).contains(&refused["retry_ms"].as_u64().unwrap()), "{refused}");
+}
+
 /// Pitfall 64, of a topic: what can never pass is told so, and what was refused uses up nothing of
 /// what others may send.
 #[tokio::test]
@@ -154,4 +170,46 @@ async fn too_many_wrong_tokens_of_one_address() {
     }
     assert_eq!(seen[..10], [401; 10]);
     assert_eq!(seen[10..], [429; 2]);
+}
+
+/// Rates of a connection were only for WebSockets, and pages and exports had none at all.
+#[tokio::test]
+async fn rates_hold_over_http() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        settings.rates = Rates { connection: Rate::per_minute(3).ok(), ..Rates::default() };
+    })
+    .await;
+    let publish = format!(
+        "POST /publish/a HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 1\r\n",
+        server.at
+    );
+    let (more, last) = (format!("{publish}\r\n1"), format!("{publish}connection: close\r\n\r\n1"));
+    let answers = server.raw([more.repeat(3), last].concat().as_bytes()).await;
+    assert_eq!(answers.status, 201, "{answers:?}");
+    let statuses = answers.body.matches("HTTP/1.1 201").count();
+    assert_eq!((statuses, answers.last_status()), (2, 429), "{answers:?}");
+    assert!(answers.body.contains("rate_limited"), "{answers:?}");
+    assert_eq!(server.post("/publish/a", "1").await.status, 201, "another connection");
+
+    let rate = Rate::new(10, 5).ok();
+    for delivery in [
+        DeliveryRates { principal: rate, ..DeliveryRates::default() },
+        DeliveryRates { topic: rate, ..DeliveryRates::default() },
+    ] {
+        let server = TestServer::with(Access::Anonymous, |settings| {
+            settings.rates = Rates { delivery, ..Rates::default() };
+        })
+        .await;
+        for _ in 0..2 {
+            let some = [r#"{"payload":1}"#; 10].join(",");
+            assert_eq!(server.post("/publish/a", &format!("[{some}]")).await.status, 201);
+        }
+        let page = server.get("/events/a?limit=20").await;
+        assert_eq!(page.json()["events"].as_array().unwrap().len(), 20);
+        let refused = server.get("/events/a?limit=20").await;
+        assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+        assert!((1..=1_500).contains(&refused.json()["retry_ms"].as_u64().unwrap()));
+        // What is paid for is given again.
+        while server.get("/events/a?limit=1").await.status != 200 {}
+    }
 }

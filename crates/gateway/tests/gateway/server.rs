@@ -142,7 +142,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn read(heard: &[u8]) -> Self {
+    pub(crate) fn read(heard: &[u8]) -> Self {
         let text = String::from_utf8_lossy(heard).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);

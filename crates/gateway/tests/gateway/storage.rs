@@ -1,12 +1,17 @@
 //! Disks that are full or fail (RELIABILITY P4 and P5), by a real socket over a simulated disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::{SinkExt, StreamExt};
 use promethean::{Bus, BusOptions};
-use promethean_gateway::Access;
+use promethean_gateway::{Access, Settings};
 use promethean_harness::conformance::StoreFactory;
-use promethean_harness::conformance::factory::EmbeddedFactory;
+use promethean_harness::conformance::bus::FragileStore;
+use promethean_harness::conformance::factory::{EmbeddedFactory, MemoryFactory};
 use promethean_harness::log_simulation::{Fault, FaultKind};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::server::TestServer;
 
@@ -96,4 +101,98 @@ async fn a_failed_write_or_sync() {
         assert_eq!(page["events"].as_array().unwrap().len(), stored, "at call {at_call}");
     }
     assert!(failed > 0, "no fault was ever met");
+}
+
+/// A server over a store that fails by order.
+async fn fragile() -> (Arc<FragileStore>, TestServer) {
+    fragile_with(|_| {}).await
+}
+
+async fn fragile_with(change: impl FnOnce(&mut Settings)) -> (Arc<FragileStore>, TestServer) {
+    let fragile = Arc::new(FragileStore::new(MemoryFactory::default().open().await.unwrap()));
+    let store: Arc<dyn promethean::store::Store> = Arc::<FragileStore>::clone(&fragile);
+    let bus = Bus::with_store(store, BusOptions::default());
+    (fragile, TestServer::over(bus, Access::Anonymous, change).await)
+}
+
+/// A read that failed was `internal`, which no client tries again, and a tail that could not read
+/// was told `read_only`: while a replica set elects a primary, every read fails.
+#[tokio::test]
+async fn reads_that_fail_may_be_tried_again() {
+    let (store, server) = fragile().await;
+    assert_eq!(server.post("/publish/a", "1").await.status, 201);
+    for path in ["/events/a", "/replay?topic=a"] {
+        store.fail_reads(1);
+        let refused = server.get(path).await;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "not_ready"), "{path}");
+        assert_eq!(refused.json()["retry_ms"], 1_000);
+        assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
+        assert_eq!(server.get(path).await.status, 200);
+    }
+    let mut client = server.negotiated().await;
+    let follow = r#"{"op":"SUBSCRIBE","topic":"a","opts":{"from":"earliest"},"corr":1}"#;
+    store.fail_reads(1);
+    let sub = client.ask(follow).await["sub"].clone();
+    let ended = client.next_of("ERR").await;
+    assert_eq!((&ended["code"], &ended["sub"]), (&"not_ready".into(), &sub), "{ended}");
+    assert_eq!(ended["retry_ms"], 1_000);
+    client.say(follow).await;
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 1);
+}
+
+/// Of what one connection had under way, only the number was bounded: 4,096 frames of 1 MiB each.
+#[tokio::test]
+async fn what_is_under_way_is_bounded_in_bytes() {
+    const FRAMES: usize = 48;
+    let (store, server) = fragile().await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    store.hold_appends(true);
+    let (mut sink, mut stream) = server.plain().await.socket.split();
+    let body = "x".repeat(1_000_000);
+    let mut sending = tokio::spawn(async move {
+        for n in 0..FRAMES {
+            let frame = format!(r#"{{"op":"PUBLISH","topic":"a","payload":"{body}","corr":{n}}}"#);
+            sink.send(Message::text(frame)).await.unwrap();
+        }
+        sink
+    });
+    // More than sockets keep on both sides: it is not taken while nothing is answered.
+    let waited = timeout(Duration::from_secs(1), &mut sending).await;
+    assert!(waited.is_err(), "all {FRAMES} MB were read");
+    store.hold_appends(false);
+    for n in 0..FRAMES {
+        let Some(Ok(Message::Text(text))) = stream.next().await else { panic!("{n} answers") };
+        let ok: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&ok["op"], &ok["corr"]), (&"OK".into(), &n.into()));
+    }
+    drop(sending.await.unwrap());
+}
+
+/// P16: every request has an end. With a disk that hung, a publish was never answered.
+#[tokio::test]
+async fn publishes_that_the_store_does_not_answer() {
+    let (store, server) =
+        fragile_with(|settings| settings.bounds.publish = Duration::from_millis(200)).await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    store.hold_appends(true);
+    let id = "018c2e65-4b00-7000-8000-000000000001";
+    let refused = server.post(&format!("/publish/a?id={id}"), "1").await;
+    assert_eq!((refused.status, refused.code().as_str()), (504, "indeterminate"));
+    let mut client = server.plain().await;
+    // Those that come together, those behind them, and one whose topic has to be made first.
+    let publish = |n: usize, topic: &str| {
+        format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":{n},"corr":{n}}}"#)
+    };
+    client.say_all((0..10).map(|n| publish(n, "a"))).await;
+    client.say(publish(10, "a")).await;
+    client.say(publish(11, "made.now")).await;
+    for n in 0..12 {
+        let answer = client.next().await;
+        let (code, corr) = (&answer["code"], &answer["corr"]);
+        assert_eq!((code, corr), (&"indeterminate".into(), &n.into()), "{answer}");
+    }
+    store.hold_appends(false);
+    assert_eq!(client.ask(publish(12, "a")).await["op"], "OK", "the connection goes on");
+    let again = server.post(&format!("/publish/a?id={id}"), "1").await;
+    assert_eq!((again.status, &again.json()["duplicate"]), (200, &true.into()));
 }

@@ -114,6 +114,8 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
     }
     if let Some(max) = document.server.connections_per_subject {
         settings.bounds.connections_per_subject = max;
+        // Who says it means those behind a proxy on this machine, too.
+        settings.bounds.connections_per_local_subject = Some(max);
     }
     if let Some(count) = document.server.auth_failures_per_minute {
         // None of zero: everybody is refused after the first one.
@@ -130,15 +132,19 @@ pub(super) fn complete(settings: &mut Settings, manifest: &Manifest) {
 
 /// The rates that a manifest says; the others stay.
 fn set_rates(rates: &mut Rates, said: &RatesTable) {
+    // None of zero: those are refused when the manifest is checked.
     for (rate, said) in [
         (&mut rates.connection, said.publish_per_connection),
         (&mut rates.principal, said.publish_per_subject),
         (&mut rates.topic, said.publish_per_topic),
+    ] {
+        *rate = said.and_then(|count| Rate::of_publishing(count).ok()).or(*rate);
+    }
+    for (rate, said) in [
         (&mut rates.delivery.connection, said.deliver_per_connection),
         (&mut rates.delivery.principal, said.deliver_per_subject),
         (&mut rates.delivery.topic, said.deliver_per_topic),
     ] {
-        // None of zero: those are refused when the manifest is checked.
         *rate = said.and_then(|count| Rate::per_second(count).ok()).or(*rate);
     }
 }
@@ -481,4 +487,29 @@ fn stop(handle: &ServerHandle, time: Time) {
 
 fn install(handle: &ServerHandle, file: &Path) -> anyhow::Result<()> {
     Ok(handle.install_keys(&fs::read(file)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean_gateway::quota::Bucket;
+
+    use super::*;
+
+    /// A manifest with a low rate had every larger batch refused for good.
+    #[test]
+    fn rates_of_a_manifest_let_a_whole_batch_through() {
+        let mut rates = Rates::default();
+        let said = RatesTable {
+            publish_per_connection: Some(10),
+            publish_per_subject: Some(10),
+            publish_per_topic: Some(10),
+            ..RatesTable::default()
+        };
+        set_rates(&mut rates, &said);
+        for rate in [rates.connection, rates.principal, rates.topic] {
+            let mut bucket = Bucket::default();
+            assert_eq!(bucket.take(rate.unwrap(), Duration::ZERO, 1_000), Ok(()));
+            assert!(bucket.take(rate.unwrap(), Duration::from_secs(1), 11).is_err());
+        }
+    }
 }

@@ -69,7 +69,8 @@ pub(crate) struct ServerTable {
     /// Whether publishing is limited to 1,000 events a second for each topic and so on. Default:
     /// true for `prom serve`.
     pub(crate) rate_limits: Option<bool>,
-    /// WebSockets of one subject at a time, those from this machine excepted. Default: 50.
+    /// WebSockets, event streams and exports of one subject at a time. Default: 50, and from this
+    /// machine as many as there can be; say it if there is a proxy on this machine.
     pub(crate) connections_per_subject: Option<usize>,
     /// Credentials of one address that may be wrong in a minute; then it has to wait. Default: 10.
     /// More behind a proxy, where all clients have one address.
@@ -89,7 +90,8 @@ pub(crate) struct ServerTable {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RatesTable {
-    /// Events that one connection may publish in a second. Default: 200 for `prom serve`.
+    /// Events that one connection may publish in a second; as with the next two, 1,000 at once, as
+    /// many as a batch has, however few they are. Default: 200 for `prom serve`.
     pub(crate) publish_per_connection: Option<u32>,
     /// Events that one subject may publish, over all its connections. Default: 2,000 for `prom serve`.
     pub(crate) publish_per_subject: Option<u32>,

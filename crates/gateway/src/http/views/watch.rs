@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{Named, representation};
+use crate::attendance::Presence;
 use crate::http::answer;
 use crate::http::call::Call;
 use crate::http::events::STREAM;
@@ -96,6 +97,8 @@ struct Watching {
     told: Option<Option<String>>,
     progress: watch::Receiver<Progress>,
     tenure: Tenure,
+    /// Counts as a connection of its subject.
+    _presence: Option<Presence>,
 }
 
 /// The id of what is told of a key without a document.
@@ -116,6 +119,7 @@ pub(super) fn stream(
 ) -> Result<Response, Rejection> {
     let resumed = call.head.headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let watching = Watching {
+        _presence: call.edge.attend(&call.principal, call.peer.address.ip())?,
         progress: named.projection.watch(),
         tenure: Tenure::new(&call.edge, &call.principal),
         told: resumed.filter(|id| !id.is_empty()).map(told_by),

@@ -28,6 +28,8 @@ pub struct FragileStore {
     answers_to_lose: AtomicU32,
     /// Saves are not begun while this is true.
     held: watch::Sender<bool>,
+    /// Appends are not answered while this is true.
+    appends_held: watch::Sender<bool>,
     /// What was saved, in order.
     saves: Mutex<Vec<GroupSave>>,
 }
@@ -43,6 +45,7 @@ impl FragileStore {
             reads_to_fail: AtomicU32::new(0),
             answers_to_lose: AtomicU32::new(0),
             held: watch::Sender::new(false),
+            appends_held: watch::Sender::new(false),
             saves: Mutex::default(),
         }
     }
@@ -61,6 +64,7 @@ impl FragileStore {
     pub fn cut(&self) {
         self.cut.send_replace(true);
         self.held.send_replace(false);
+        self.appends_held.send_replace(false);
     }
 
     /// The next saves fail, and may be tried again.
@@ -81,6 +85,11 @@ impl FragileStore {
     /// Saves wait, or go on.
     pub fn hold_saves(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    /// Appends are stored and not answered, as by a disk that hangs; or answers go on.
+    pub fn hold_appends(&self, hold: bool) {
+        self.appends_held.send_replace(hold);
     }
 
     /// What was saved so far.
@@ -133,6 +142,14 @@ impl Store for FragileStore {
             return Box::pin(async {
                 stored.await?;
                 Err(AppendError::Indeterminate("the answer was lost".into()))
+            });
+        }
+        if *self.appends_held.borrow() {
+            let mut held = self.appends_held.subscribe();
+            return Box::pin(async move {
+                // An error is a store that is gone.
+                drop(held.wait_for(|held| !held).await);
+                stored.await
             });
         }
         stored
