@@ -85,5 +85,8 @@ pub(crate) const VIEW_INDEX_WAIT: Duration = Duration::from_secs(600);
 pub(crate) const HANDLING_TIME: Duration = Duration::from_secs(15);
 /// And the transaction as a whole, tries included.
 pub(crate) const HANDLING_TIME_MAX: Duration = Duration::from_secs(50);
+/// Bytes of payloads after which a feed begins another batch. One has as much again at most, and the
+/// rest of the events takes room, too.
+pub(crate) const FEED_CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES_MAX / 4;
 
 const _: () = assert!(HANDLING_TIME.as_secs() * 2 <= HANDLING_TIME_MAX.as_secs());

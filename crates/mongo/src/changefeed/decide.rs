@@ -156,9 +156,13 @@ pub(super) fn of_snapshot(
     if !values.test(feed.filter.as_ref())? {
         return Ok(None);
     }
-    // The content is part of it: read again after a crash, the document may be another one.
+    // Each document once in a snapshot, whatever it holds: one that was changed since it was published
+    // comes by the stream, and whoever reads an old one late cannot put it behind a newer one. Each
+    // snapshot by itself: the topic may have come to something else since the one before.
     let mut seed = run.to_be_bytes().to_vec();
-    seed.extend_from_slice(document.as_bytes());
+    seed.extend_from_slice(&since.seconds.to_be_bytes());
+    seed.extend_from_slice(&since.increment.to_be_bytes());
+    seed.extend_from_slice(key::text_of(id).map_err(|error| error.to_string())?.as_bytes());
     let origin = Origin {
         op: "snapshot",
         at: since,
@@ -375,6 +379,22 @@ mod tests {
         let mut other = feed(|_| {});
         other.name = "other".into();
         assert_ne!(one.id, published(decided(&other, "update", &parts)).id);
+    }
+
+    /// Pitfalls 120, 123: read again it is the same; in another snapshot, or of another document, it
+    /// is not.
+    #[test]
+    fn a_document_has_one_id_in_a_snapshot() {
+        let id = |document: &RawDocumentBuf, at: (u32, u64)| {
+            let since = ClusterTime { seconds: at.0, increment: 1 };
+            of_snapshot(&feed(|_| {}), document, (since, at.1)).unwrap().unwrap().id
+        };
+        let one = rawdoc! { "_id": 7, "n": 1 };
+        let first = id(&one, (17, 0));
+        assert_eq!(id(&rawdoc! { "_id": 7, "n": 2 }, (17, 0)), first);
+        assert_ne!(id(&rawdoc! { "_id": 8, "n": 1 }, (17, 0)), first);
+        assert_ne!(id(&one, (18, 0)), first);
+        assert_ne!(id(&one, (17, 1)), first);
     }
 
     /// Pitfall 122.

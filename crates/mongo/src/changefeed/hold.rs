@@ -77,9 +77,11 @@ impl From<Fault> for Pause {
 impl Hold<'_> {
     pub(super) async fn save(&mut self) -> Result<(), Pause> {
         self.status.beat += 1;
+        // Others count from when they see it, which is later.
+        let begun = Stopwatch::start();
         self.version = self.feed.feeds.save(&self.feed.name, &self.status, self.version).await?;
         self.saved.clone_from(&self.status);
-        self.since_save = Stopwatch::start();
+        self.since_save = begun;
         Ok(())
     }
 
@@ -219,24 +221,6 @@ impl Hold<'_> {
             }
         };
         if page.is_empty() { self.save().await } else { self.tick(source).await }
-    }
-
-    async fn publish(&mut self, events: Vec<NewEvent>) -> Result<(), Pause> {
-        // Documents may be large, and a batch has its limit.
-        const CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES_MAX / 4;
-        let mut chunk = Vec::new();
-        let mut bytes = 0;
-        for event in events {
-            bytes += event.payload.as_bytes().len();
-            chunk.push(event);
-            if bytes > CHUNK_BYTES {
-                self.status.published +=
-                    self.feed.publish(std::mem::take(&mut chunk)).await? as u64;
-                bytes = 0;
-            }
-        }
-        self.status.published += self.feed.publish(chunk).await? as u64;
-        Ok(())
     }
 
     /// Changes, from where the feed stands, until something ends it.

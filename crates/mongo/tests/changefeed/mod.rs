@@ -1,5 +1,9 @@
 //! Changefeeds from a real replica set into a bus of another kind.
 
+mod again;
+
+mod zombie;
+
 mod images;
 
 mod standing;

@@ -43,8 +43,8 @@ pub enum Recovery {
     Skip,
 }
 
-/// How far a feed has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How far a feed has come. Default: nowhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Who runs it.
     pub owner: String,
@@ -54,12 +54,20 @@ pub struct Status {
     pub beat: u64,
     /// What it is doing.
     pub phase: Phase,
+    /// Snapshots that were begun under its name, by feeds that were removed, too: each has its own
+    /// number, which the ids of its events are made of.
+    #[serde(default)]
+    pub snapshots: u64,
     /// The time of the last change that was passed, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<ClusterTime>,
     /// Events that were published, of all owners; those of a replay count again.
     #[serde(default)]
     pub published: u64,
+    /// Events that were not published, because one of the same change (or document of the snapshot)
+    /// was there already, with other content: a document that was looked up before, and has changed.
+    #[serde(default)]
+    pub already_there: u64,
     /// Changes that were left out, by the filter or by their origin.
     #[serde(default)]
     pub left_out: u64,
@@ -78,11 +86,24 @@ pub struct Status {
     pub gap: Option<Gap>,
 }
 
+impl Status {
+    /// That of a feed that begins anew. Who has it keeps it: he may be publishing yet, and nobody
+    /// takes over before he has noticed, or his lease is over.
+    fn begun_anew(&self) -> Self {
+        let Self { owner, epoch, beat, snapshots, .. } = self.clone();
+        // Records of before counted snapshots by the phase alone.
+        let of_phase = self.phase.run().map_or(0, |run| run + 1);
+        let snapshots = snapshots.max(of_phase);
+        Self { owner, epoch, beat, snapshots, ..Self::default() }
+    }
+}
+
 /// What a feed is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "kebab-case")]
 pub enum Phase {
     /// It has never reached its MongoDB.
+    #[default]
     New,
     /// It publishes what is there.
     Snapshot {
@@ -91,7 +112,7 @@ pub enum Phase {
         /// The `_id` that it has come to: a BSON document, in base 64.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
-        /// How many snapshots there were before.
+        /// Which snapshot of the feed it is, from 0.
         run: u64,
     },
     /// It publishes changes.
@@ -122,6 +143,19 @@ pub enum Phase {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         past: Option<Box<Phase>>,
     },
+}
+
+impl Phase {
+    /// Which snapshot of the feed it is of; nothing if there was none.
+    pub fn run(&self) -> Option<u64> {
+        match self {
+            Self::New => None,
+            Self::Snapshot { run, .. } | Self::Stream { run, .. } | Self::Lost { run, .. } => {
+                Some(*run)
+            }
+            Self::Stopped { before, .. } => before.run(),
+        }
+    }
 }
 
 /// Changes that nobody will see.
@@ -219,6 +253,13 @@ impl Feeds {
         self.write(WANTED, name, Some(&wanted), None).await
     }
 
+    /// What makes a feed begin anew, if it has begun.
+    async fn begin_anew(&self, name: &str) -> Result<Option<Put>, FeedsError> {
+        let Some(status) = self.status(name).await? else { return Ok(None) };
+        let anew = status.value.begun_anew();
+        put(REACHED, name, Some(&anew), Some(status.version)).map(Some)
+    }
+
     /// All of them.
     pub async fn list(&self) -> Result<Vec<Listed>, FeedsError> {
         let mut feeds = Vec::new();
@@ -282,11 +323,17 @@ impl Feeds {
         }
     }
 
-    /// Removes a feed and its progress. What it has published stays.
+    /// Removes a feed. What it has published stays; so does a record of who had it, and of how many
+    /// snapshots there were, for one that is added under its name.
     pub async fn remove(&self, name: &str) -> Result<(), FeedsError> {
         self.known(name).await?;
-        self.write::<Wanted>(WANTED, name, None, None).await?;
-        self.write::<Status>(REACHED, name, None, None).await
+        loop {
+            let mut puts = vec![put::<Wanted>(WANTED, name, None, None)?];
+            puts.extend(self.begin_anew(name).await?);
+            if let Some(done) = settled(self.0.put(puts).await) {
+                return done;
+            }
+        }
     }
 
     async fn known(&self, name: &str) -> Result<Versioned<Wanted>, FeedsError> {
@@ -342,10 +389,26 @@ impl Feeds {
         value: Option<&T>,
         expect: Option<u64>,
     ) -> Result<(), FeedsError> {
-        let value = value.map(Payload::of).transpose();
-        let value = value.map_err(|error| FeedsError::Malformed(error.to_string()))?;
-        let put = Put { space, key: Key::new(name)?, value, expect };
-        Ok(self.0.put(vec![put]).await?)
+        Ok(self.0.put(vec![put(space, name, value, expect)?]).await?)
+    }
+}
+
+fn put<T: Serialize>(
+    space: &'static str,
+    name: &str,
+    value: Option<&T>,
+    expect: Option<u64>,
+) -> Result<Put, FeedsError> {
+    let value = value.map(Payload::of).transpose();
+    let value = value.map_err(|error| FeedsError::Malformed(error.to_string()))?;
+    Ok(Put { space, key: Key::new(name)?, value, expect })
+}
+
+/// Nothing if a sign of life of the feed's came in between: it has to be read again.
+fn settled(done: Result<(), SaveError>) -> Option<Result<(), FeedsError>> {
+    match done {
+        Err(SaveError::Changed { .. } | SaveError::Fenced(_)) => None,
+        done => Some(done.map_err(FeedsError::from)),
     }
 }
 
