@@ -108,10 +108,7 @@ impl Hold<'_> {
         if self.since_save.elapsed() < self.feed.options.save_every {
             return Ok(());
         }
-        let oldest = stream::oldest(&source.cluster).await;
-        self.status.oplog_headroom_seconds = oldest
-            .zip(place(&self.status.phase))
-            .map(|(oldest, place)| u64::from(place.seconds.saturating_sub(oldest.seconds)));
+        self.look_back(source).await;
         self.status.trouble = None;
         self.save().await?;
         let wanted = self.feed.feeds.wanted(&self.feed.name).await?;
@@ -177,7 +174,7 @@ impl Hold<'_> {
         else {
             return Ok(());
         };
-        let to = stream::oldest(&source.cluster).await;
+        let to = stream::history(&source.cluster).await.map(|history| history.oldest);
         let gap = Gap { from: Some(self.status.reached.unwrap_or(since)), to };
         tracing::error!(
             feed = self.feed.name,
@@ -398,7 +395,7 @@ impl Source {
 
 /// Where a feed stands in the server's history. By the token, not by the last change: a quiet
 /// collection has none, however far its stream was read.
-fn place(phase: &Phase) -> Option<ClusterTime> {
+pub(super) fn place(phase: &Phase) -> Option<ClusterTime> {
     match phase {
         Phase::New => None,
         Phase::Snapshot { since, .. } => Some(*since),

@@ -40,6 +40,8 @@ mod hold;
 
 mod publishing;
 
+mod headroom;
+
 mod runner;
 
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};

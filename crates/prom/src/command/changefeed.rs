@@ -156,7 +156,9 @@ impl Feed {
 
     /// What somebody should know.
     fn note(&self) -> String {
-        let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
+        let of_status = |name| self.status.as_ref().and_then(|status| status.get(name));
+        let known = [of_status("behind"), of_status("alarm")];
+        let alarm = known.into_iter().flatten().next();
         let reason = self.phase().get("reason").or(self.trouble()).or(alarm);
         let reason = reason.and_then(Value::as_str);
         match self.phase().get("gap") {

@@ -74,6 +74,13 @@ pub struct Status {
     /// How much longer than the feed's place the server's history reaches back, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oplog_headroom_seconds: Option<u64>,
+    /// How far the server's history reaches back from now, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oplog_window_seconds: Option<u64>,
+    /// That the server will have forgotten what the feed has not read yet, if it goes on like this:
+    /// less than half of its history is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
     /// Why it does not run, though it should: MongoDB cannot be reached, or will not have it. It is
     /// tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
