@@ -102,7 +102,7 @@ fn a_feed_is_added_lost_and_recovered_by_command() {
     let refused = run(&server, &recover);
     assert_eq!(refused.status.code(), Some(6), "{}", stdout(&refused));
     assert!(stderr(&refused).contains("not lost"), "{}", stderr(&refused));
-    let refused = server.post("/changefeeds/processes/resume?recover=resnapshot", "none", "");
+    let refused = server.post("/changefeeds/processes/resume?recover=accept-gap", "none", "");
     assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("not lost"), "{refused}");
 
     assert_eq!(server.stop(), Some(0));

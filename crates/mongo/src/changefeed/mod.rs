@@ -20,7 +20,8 @@
 //! the document of a change that is too large to be sent, are looked up here.
 //!
 //! **Lost history stops a feed**, with the gap in its record, until somebody says how to go on
-//! ([`promethean::changefeed::Recovery`]).
+//! ([`promethean::changefeed::Recovery`]). So does another collection in the place of the one it read:
+//! that was dropped or renamed, and nobody has told what became of its documents.
 //!
 //! Modules are listed in the order in which a change meets them.
 
@@ -42,9 +43,12 @@ mod publishing;
 
 mod headroom;
 
+mod recovery;
+
 mod runner;
 
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};
+pub use recovery::GAP_TOPIC;
 pub use runner::{Changefeed, FeedEnd, FeedOptions};
 
 use mongodb::bson::Timestamp;

@@ -116,11 +116,13 @@ fn what_is_not_lost_is_not_recovered() {
     wait_for(async {
         let stage = Stage::new().await;
         stage.declare(|_| {}).await;
-        let refused = async || stage.feeds.resume("items", Some(Recovery::Resnapshot)).await;
+        let refused = async || stage.feeds.resume("items", Some(Recovery::AcceptGap)).await;
         assert!(matches!(refused().await, Err(FeedsError::NotLost(_))), "it never ran");
         let running = stage.start(options());
         stage.until_streaming().await;
         assert!(matches!(refused().await, Err(FeedsError::NotLost(_))), "it streams");
+        let from_time = stage.feeds.resume("items", Some(Recovery::FromTime(1))).await;
+        assert!(matches!(from_time, Err(FeedsError::NotLost(_))), "it streams");
         let wanted = stage.feeds.wanted("items").await.unwrap().unwrap().value;
         assert!(wanted.recover.is_none());
         stage.end(running).await;

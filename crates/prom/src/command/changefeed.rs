@@ -11,7 +11,7 @@ use crate::reach::{Ask, At, Reach, segment};
 /// Publish what changes in collections of MongoDB.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChangefeedCommand {
-    /// Add a changefeed, or change one; how far it has come stays.
+    /// Add a changefeed, or change one; how far it has come stays, unless it is to read another collection.
     Add(Add),
     /// List changefeeds, and how far they have come.
     Ls(List),
@@ -80,7 +80,7 @@ pub(crate) struct Resume {
     /// Its name.
     name: String,
     /// How to go on if MongoDB has forgotten changes that were not read yet, or if one change has
-    /// stopped it.
+    /// stopped it; `resnapshot` at any time.
     #[arg(long, value_enum, value_name = "HOW")]
     recover: Option<Recover>,
     /// With `--recover from-time`: seconds since 1970.
@@ -92,7 +92,7 @@ pub(crate) struct Resume {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Recover {
-    /// Every document comes again, as it is now. Deletes of the gap are not noticed.
+    /// Every document comes again, as it is now. If changes were forgotten, deletes among them are not noticed.
     Resnapshot,
     /// From a time on that MongoDB still knows.
     FromTime,

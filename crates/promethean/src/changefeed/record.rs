@@ -28,12 +28,14 @@ pub struct Wanted {
     pub recover: Option<Recovery>,
 }
 
-/// How a feed goes on that cannot by itself: its history is lost, or it has stopped at a change.
+/// How a feed goes on otherwise than by itself: its history is lost, it has stopped at a change, or
+/// what is in its topic is not what is in its collection any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// From a new snapshot: every document comes again, as it is. Documents that were deleted in
-    /// the gap are not noticed.
+    /// From a new snapshot: every document comes again, as it is; of any feed. The changes since
+    /// where it stood come after it, so that nothing is missing. If its history is lost they cannot:
+    /// documents that were deleted in the gap are not noticed.
     Resnapshot,
     /// From this time on, in seconds since 1970, if the server's history reaches so far.
     FromTime(u32),
@@ -88,7 +90,7 @@ pub struct Status {
     /// What somebody should know of: the collection was dropped or renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
-    /// The last gap that was accepted.
+    /// The last gap that was accepted; it ends where the feed went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
 }
@@ -170,7 +172,8 @@ impl Phase {
 pub struct Gap {
     /// The last change that was published is of this time.
     pub from: Option<ClusterTime>,
-    /// The server's history begins here, as far as it tells.
+    /// Until somebody says how to go on: where the server's history begins, as far as it tells. After
+    /// that: where the feed went on.
     pub to: Option<ClusterTime>,
 }
 
@@ -195,8 +198,8 @@ pub enum FeedsError {
     Lost(String),
     /// Somebody has said how to go on with lost history, and it is not lost.
     #[error(
-        "the history of changefeed {0:?} is not lost, so that there is nothing to recover; resume it \
-         without --recover"
+        "the history of changefeed {0:?} is not lost, so that there is no gap to accept; resume it \
+         without --recover, or with --recover resnapshot, which publishes every document once more"
     )]
     NotLost(String),
     /// Somebody wants a change to be passed over, and none has stopped the feed.
@@ -248,16 +251,27 @@ impl Feeds {
         Self(Arc::clone(store))
     }
 
-    /// Adds or changes a feed. What it has come to stays.
+    /// Adds or changes a feed. What it has come to stays, unless it is to read another collection, or
+    /// another MongoDB: then it begins anew.
     pub async fn add(&self, name: &str, definition: Definition) -> Result<(), FeedsError> {
         definition.feed(name)?;
-        let before = self.wanted(name).await?;
-        let paused = before.as_ref().is_some_and(|before| before.value.paused);
-        let wanted = Wanted { definition, paused, recover: None };
-        if before.as_ref().is_some_and(|before| before.value.definition == wanted.definition) {
-            return Ok(());
+        loop {
+            let before = self.wanted(name).await?;
+            let paused = before.as_ref().is_some_and(|before| before.value.paused);
+            let had = before.as_ref().map(|before| &before.value.definition);
+            if had == Some(&definition) {
+                return Ok(());
+            }
+            let reads_another = had.is_some_and(|had| !had.reads_the_same(&definition));
+            let wanted = Wanted { definition: definition.clone(), paused, recover: None };
+            let mut puts = vec![put(WANTED, name, Some(&wanted), None)?];
+            if reads_another {
+                puts.extend(self.begin_anew(name).await?);
+            }
+            if let Some(done) = settled(self.0.put(puts).await) {
+                return done;
+            }
         }
-        self.write(WANTED, name, Some(&wanted), None).await
     }
 
     /// What makes a feed begin anew, if it has begun.
@@ -286,7 +300,8 @@ impl Feeds {
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
-    /// Has a feed go on; one whose history is lost only as it is told, and no other one so.
+    /// Has a feed go on; one whose history is lost only as it is told. Any may be told to publish what
+    /// is there once more.
     pub async fn resume(&self, name: &str, recover: Option<Recovery>) -> Result<(), FeedsError> {
         let mut wanted = self.known(name).await?;
         let status = self.status(name).await?;
@@ -295,12 +310,17 @@ impl Feeds {
         let recover = recover.filter(|_| !skips);
         match (status.is_some_and(is_lost), recover) {
             (true, None) => return Err(FeedsError::Lost(name.to_owned())),
-            (false, Some(_)) => return Err(FeedsError::NotLost(name.to_owned())),
-            (true, Some(_)) | (false, None) => {}
+            (false, Some(Recovery::FromTime(_) | Recovery::AcceptGap)) => {
+                return Err(FeedsError::NotLost(name.to_owned()));
+            }
+            _ => {}
         }
         wanted.value.paused = false;
         wanted.value.recover = recover;
-        self.start_again(name, skips).await?;
+        // Who recovers it takes it from where it stands: it must not go on for a moment before that.
+        if recover.is_none() {
+            self.start_again(name, skips).await?;
+        }
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
