@@ -16,6 +16,7 @@ use super::stream::{self, Begin, Break, Changes};
 use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use crate::limits::FEED_BATCH_BYTES;
 use crate::views::is_row;
 
 /// How often somebody who has nothing to do looks whether that has changed.
@@ -249,11 +250,11 @@ impl Hold<'_> {
     async fn batch(&mut self, source: &Source, changes: &mut Changes) -> Result<bool, BatchEnd> {
         let mut events = Vec::new();
         let mut next = Next::Change;
-        let mut read = 0;
+        let (mut read, mut bytes) = (0, 0);
         let mut has_rows = false;
-        let is_full = |read| read >= self.feed.options.batch;
+        let is_full = |read, bytes| read >= self.feed.options.batch || bytes >= FEED_BATCH_BYTES;
         let broken = loop {
-            if is_full(read) || !matches!(next, Next::Change) {
+            if is_full(read, bytes) || !matches!(next, Next::Change) {
                 break None;
             }
             // Longer than the server waits by itself: it is frozen, or the network is.
@@ -272,6 +273,8 @@ impl Hold<'_> {
             };
             complete(&mut change, found.as_deref());
             read += 1;
+            bytes +=
+                raw.as_bytes().len() + found.as_ref().map_or(0, |found| found.as_bytes().len());
             let decision = match decide(&source.feed, &change) {
                 Ok(decision) => decision,
                 Err(reason) => {
@@ -283,7 +286,7 @@ impl Hold<'_> {
             has_rows |= change.document.is_some_and(is_row);
             next = self.apply(decision, &change, &mut events);
         };
-        let is_full = is_full(read);
+        let is_full = is_full(read, bytes);
         self.publish(events).await?;
         if let Some(end) = broken {
             return Err(end.into());

@@ -6,6 +6,8 @@ mod zombie;
 
 mod images;
 
+mod large;
+
 mod replaced;
 
 mod gaps;
