@@ -142,11 +142,10 @@ impl Hold<'_> {
         let (_, refusal) = stream::survey(&source.cluster, &source.feed.collection).await?;
         let needs_images = source.feed.needs_pre_images() && source.images == Images::LookedUp;
         let images = needs_images.then(|| {
-            let Feed { database, collection, .. } = &source.feed;
             format!(
                 "its key is made of the document, which a delete tells only by a pre-image; have \
-                 them kept, then resume it: db.getSiblingDB({database:?}).runCommand({{ collMod: \
-                 {collection:?}, changeStreamPreAndPostImages: {{ enabled: true }} }})"
+                 them kept, then resume it: {}",
+                images_command(&source.feed)
             )
         });
         refusal.or(images).map_or(Ok(()), |reason| Err(Pause::Stop(reason)))
@@ -393,6 +392,14 @@ pub(super) fn place(phase: &Phase) -> Option<ClusterTime> {
         Phase::Lost { gap, .. } => gap.from,
         Phase::Stopped { before, .. } => place(before),
     }
+}
+
+/// What has a collection keep images.
+pub(super) fn images_command(Feed { database, collection, .. }: &Feed) -> String {
+    format!(
+        "db.getSiblingDB({database:?}).runCommand({{ collMod: {collection:?}, \
+         changeStreamPreAndPostImages: {{ enabled: true }} }})"
+    )
 }
 
 /// Adds the document that was found.

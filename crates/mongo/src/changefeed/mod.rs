@@ -47,7 +47,10 @@ mod recovery;
 
 mod runner;
 
+mod examine;
+
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};
+pub use examine::examine;
 pub use recovery::GAP_TOPIC;
 pub use runner::{Changefeed, FeedEnd, FeedOptions};
 

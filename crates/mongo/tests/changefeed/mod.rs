@@ -12,6 +12,8 @@ mod replaced;
 
 mod gaps;
 
+mod preflight;
+
 mod standing;
 
 mod stopping;
