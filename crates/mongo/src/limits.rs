@@ -85,5 +85,15 @@ pub(crate) const VIEW_INDEX_WAIT: Duration = Duration::from_secs(600);
 pub(crate) const HANDLING_TIME: Duration = Duration::from_secs(15);
 /// And the transaction as a whole, tries included.
 pub(crate) const HANDLING_TIME_MAX: Duration = Duration::from_secs(50);
+/// Bytes of documents after which a page of a feed's snapshot ends. What the driver has fetched beside
+/// them may be 16 MiB.
+pub(crate) const FEED_PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of changes after which what a feed has read is published.
+pub(crate) const FEED_BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of payloads after which a feed begins another batch. One has as much again at most, and the
+/// rest of the events takes room, too.
+pub(crate) const FEED_CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES_MAX / 4;
+/// A feed that stands back less than that is not told to be behind, however short the history is.
+pub(crate) const FEED_AGE_ALARM_S_MIN: u64 = 60;
 
 const _: () = assert!(HANDLING_TIME.as_secs() * 2 <= HANDLING_TIME_MAX.as_secs());

@@ -102,7 +102,7 @@ fn a_feed_is_added_lost_and_recovered_by_command() {
     let refused = run(&server, &recover);
     assert_eq!(refused.status.code(), Some(6), "{}", stdout(&refused));
     assert!(stderr(&refused).contains("not lost"), "{}", stderr(&refused));
-    let refused = server.post("/changefeeds/processes/resume?recover=resnapshot", "none", "");
+    let refused = server.post("/changefeeds/processes/resume?recover=accept-gap", "none", "");
     assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("not lost"), "{refused}");
 
     assert_eq!(server.stop(), Some(0));
@@ -137,6 +137,45 @@ fn a_feed_that_is_refused_says_so_in_the_list() {
     eventually(|| listed().contains("waiting (new)"));
     assert!(listed().to_lowercase().contains("auth"), "{}", listed());
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Everything once more, by command; and what can never work is refused before it is added.
+#[test]
+fn a_feed_is_examined_and_publishes_everything_once_more_by_command() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let database = format!("test-{}", promethean_event::EventId::generate());
+    let (folder, url) = (tempfile::tempdir().unwrap(), mongo_url());
+    insert(&runtime, &database, 0..3);
+    let server = start_bare(&folder);
+    let at = server.url();
+    let add = |name: &str, collection: &str| {
+        let collection = format!("{database}.{collection}");
+        let from = ["changefeed", "add", name, "--mongo", &url, "--collection", &collection];
+        let to = ["--topic", "processes.changed", "--json", "--url", &at];
+        prom(&[&from[..], &to].concat())
+    };
+    let added = add("processes", "processes");
+    assert!(added.status.success(), "{}", stderr(&added));
+    let added: Value = serde_json::from_str(&stdout(&added)).unwrap();
+    // The replica set is as young as this test.
+    assert_eq!(added["warnings"][0]["check"], "oplog", "{added}");
+    eventually(|| feed(&server)["status"]["phase"]["phase"] == "stream");
+    assert_eq!(events(&server).len(), 3);
+    let resume = ["changefeed", "resume", "processes", "--recover", "resnapshot", "--url", &at];
+    let resumed = prom(&resume);
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
+    eventually(|| events(&server).len() == 6);
+    // A collection of Promethean's own.
+    runtime.block_on(async {
+        let client = Client::with_uri_str(mongo_url()).await.unwrap();
+        promethean_mongo::outbox::MongoOutbox::install(&client.database(&database)).await.unwrap();
+    });
+    let refused = add("own", "outbox");
+    assert!(!refused.status.success(), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("would never end"), "{}", stderr(&refused));
+    assert_eq!(prom(&["changefeed", "pause", "own", "--url", &at]).status.code(), Some(4));
+    assert_eq!(server.stop(), Some(0));
+    drop_database(&runtime, &database);
 }
 
 /// Ids of others are no UUIDs: what they caused still names them.

@@ -25,7 +25,8 @@ pub(super) const ENDPOINTS: [Endpoint; 5] = [
         method: Verb::Put,
         path: "/changefeeds/{name}",
         guard: Guard::Server(Action::OpsAdmin),
-        summary: "Adds a changefeed, or changes one; how far it has come stays.",
+        summary: "Adds a changefeed, or changes one; how far it has come stays, unless it is to read \
+                  another collection or another MongoDB.",
         query: &[],
         act: |call| add(call).boxed(),
     },
@@ -51,7 +52,8 @@ pub(super) const ENDPOINTS: [Endpoint; 5] = [
         guard: Guard::Server(Action::OpsAdmin),
         summary: "Lets a changefeed go on; recover says how, if its history is lost: resnapshot, \
                   accept-gap, or from-time with from in seconds since 1970; if it has stopped at a \
-                  change: skip, which passes over that one.",
+                  change: skip, which passes over that one. resnapshot publishes every document once \
+                  more, at any time.",
         query: &["recover", "from"],
         act: |call| resume(call).boxed(),
     },

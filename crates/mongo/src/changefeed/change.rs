@@ -52,6 +52,8 @@ pub(super) struct Change<'a> {
     /// The text of its resume token.
     pub(super) token: &'a str,
     pub(super) at: ClusterTime,
+    /// The collection that it happened to; of a rename, by the name before.
+    pub(super) collection: Option<&'a str>,
     /// The server's clock, in milliseconds.
     pub(super) millis: Option<u64>,
     /// The `_id` of the document.
@@ -70,6 +72,7 @@ impl<'a> Change<'a> {
         let token = document("_id").and_then(|id| id.get_str("_data").ok());
         let at = part("clusterTime").and_then(RawBsonRef::as_timestamp);
         let id = document("documentKey").and_then(|key| key.get("_id").ok().flatten());
+        let collection = document("ns").and_then(|ns| ns.get_str("coll").ok());
         let millis = part("wallTime").and_then(RawBsonRef::as_datetime);
         let op = match raw.get_str("operationType").map_err(|_| "it has no operationType")? {
             "insert" => Op::Insert,
@@ -85,6 +88,7 @@ impl<'a> Change<'a> {
             op,
             token: token.ok_or("it has no resume token")?,
             at: super::cluster_time(at.ok_or("it has no clusterTime")?),
+            collection,
             millis: millis.map(|time| unsigned(time.timestamp_millis())),
             id,
             document: document("fullDocument"),

@@ -30,8 +30,8 @@ pub(super) enum Decision {
     /// Several if the document has got another key.
     Publish(Vec<NewEvent>),
     LeaveOut,
-    /// Somebody should know.
-    Alarm(String),
+    /// From here on the collection is another one: somebody has to say how to go on.
+    Close(String),
     /// The stream ends here, and begins anew after it.
     BeginAnew,
 }
@@ -49,12 +49,27 @@ struct Origin<'a> {
 /// Decides on a change. An error is a reason to stop: nothing is left out because of it.
 pub(super) fn decide(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
     match change.op {
-        Op::Drop => Ok(Decision::Alarm(format!("the collection was dropped at {}", change.at))),
-        Op::Rename => Ok(Decision::Alarm(format!("the collection was renamed at {}", change.at))),
+        Op::Drop => Ok(close(feed, change, "the collection was dropped")),
+        Op::Rename if change.collection == Some(&feed.collection) => {
+            Ok(close(feed, change, "the collection was renamed"))
+        }
+        Op::Rename => Ok(close(feed, change, "another collection was given its name")),
         Op::Invalidate => Ok(Decision::BeginAnew),
         Op::Other => Ok(Decision::LeaveOut),
         Op::Insert | Op::Update | Op::Replace | Op::Delete => decide_document(feed, change),
     }
+}
+
+/// What was published of the collection before would stay without tombstones, and what the next one
+/// begins with would never come.
+fn close(feed: &Feed, change: &Change<'_>, what: &str) -> Decision {
+    let name = &feed.name;
+    Decision::Close(format!(
+        "{what} at {}; what was published stays in the topic, and what the collection of that name has \
+         now comes by order only: prom changefeed resume {name} --recover resnapshot (without \
+         --recover: what changes in it from then on)",
+        change.at
+    ))
 }
 
 fn decide_document(feed: &Feed, change: &Change<'_>) -> Result<Decision, String> {
@@ -156,9 +171,13 @@ pub(super) fn of_snapshot(
     if !values.test(feed.filter.as_ref())? {
         return Ok(None);
     }
-    // The content is part of it: read again after a crash, the document may be another one.
+    // Each document once in a snapshot, whatever it holds: one that was changed since it was published
+    // comes by the stream, and whoever reads an old one late cannot put it behind a newer one. Each
+    // snapshot by itself: the topic may have come to something else since the one before.
     let mut seed = run.to_be_bytes().to_vec();
-    seed.extend_from_slice(document.as_bytes());
+    seed.extend_from_slice(&since.seconds.to_be_bytes());
+    seed.extend_from_slice(&since.increment.to_be_bytes());
+    seed.extend_from_slice(key::text_of(id).map_err(|error| error.to_string())?.as_bytes());
     let origin = Origin {
         op: "snapshot",
         at: since,
@@ -357,10 +376,16 @@ mod tests {
     #[test]
     fn what_is_not_about_documents_is_told() {
         let feed = feed(|_| {});
-        let alarm = decided(&feed, "drop", &rawdoc! {}).unwrap();
-        assert!(matches!(alarm, Decision::Alarm(text) if text.contains("dropped")));
-        let alarm = decided(&feed, "rename", &rawdoc! {}).unwrap();
-        assert!(matches!(alarm, Decision::Alarm(text) if text.contains("renamed")));
+        let told = |op: &str, parts: &RawDocumentBuf| match decided(&feed, op, parts).unwrap() {
+            Decision::Close(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(told("drop", &rawdoc! {}).contains("was dropped at 17.3"));
+        let away = rawdoc! { "ns": { "db": "shop", "coll": "orders" } };
+        assert!(told("rename", &away).contains("was renamed"));
+        let here = rawdoc! { "ns": { "db": "shop", "coll": "tmp.agg_out.1" } };
+        assert!(told("rename", &here).contains("given its name"));
+        assert!(told("drop", &rawdoc! {}).contains("resume orders --recover resnapshot"));
         assert_eq!(decided(&feed, "invalidate", &rawdoc! {}), Ok(Decision::BeginAnew));
         assert_eq!(decided(&feed, "createIndexes", &rawdoc! {}), Ok(Decision::LeaveOut));
     }
@@ -375,6 +400,22 @@ mod tests {
         let mut other = feed(|_| {});
         other.name = "other".into();
         assert_ne!(one.id, published(decided(&other, "update", &parts)).id);
+    }
+
+    /// Pitfalls 120, 123: read again it is the same; in another snapshot, or of another document, it
+    /// is not.
+    #[test]
+    fn a_document_has_one_id_in_a_snapshot() {
+        let id = |document: &RawDocumentBuf, at: (u32, u64)| {
+            let since = ClusterTime { seconds: at.0, increment: 1 };
+            of_snapshot(&feed(|_| {}), document, (since, at.1)).unwrap().unwrap().id
+        };
+        let one = rawdoc! { "_id": 7, "n": 1 };
+        let first = id(&one, (17, 0));
+        assert_eq!(id(&rawdoc! { "_id": 7, "n": 2 }, (17, 0)), first);
+        assert_ne!(id(&rawdoc! { "_id": 8, "n": 1 }, (17, 0)), first);
+        assert_ne!(id(&one, (18, 0)), first);
+        assert_ne!(id(&one, (17, 1)), first);
     }
 
     /// Pitfall 122.

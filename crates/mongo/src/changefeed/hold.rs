@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::Collection;
 use mongodb::bson::raw::{RawDocument, RawDocumentBuf};
-use promethean::changefeed::{ClusterTime, Feed, FeedsError, Gap, Phase, Recovery, Status, Wanted};
+use promethean::changefeed::{ClusterTime, Feed, FeedsError, Phase, Status, Wanted};
 use promethean::store::SaveError;
 use promethean_event::NewEvent;
 
@@ -16,6 +16,7 @@ use super::stream::{self, Begin, Break, Changes};
 use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use crate::limits::FEED_BATCH_BYTES;
 use crate::views::is_row;
 
 /// How often somebody who has nothing to do looks whether that has changed.
@@ -77,9 +78,11 @@ impl From<Fault> for Pause {
 impl Hold<'_> {
     pub(super) async fn save(&mut self) -> Result<(), Pause> {
         self.status.beat += 1;
+        // Others count from when they see it, which is later.
+        let begun = Stopwatch::start();
         self.version = self.feed.feeds.save(&self.feed.name, &self.status, self.version).await?;
         self.saved.clone_from(&self.status);
-        self.since_save = Stopwatch::start();
+        self.since_save = begun;
         Ok(())
     }
 
@@ -106,10 +109,7 @@ impl Hold<'_> {
         if self.since_save.elapsed() < self.feed.options.save_every {
             return Ok(());
         }
-        let oldest = stream::oldest(&source.cluster).await;
-        self.status.oplog_headroom_seconds = oldest
-            .zip(place(&self.status.phase))
-            .map(|(oldest, place)| u64::from(place.seconds.saturating_sub(oldest.seconds)));
+        self.look_back(source).await;
         self.status.trouble = None;
         self.save().await?;
         let wanted = self.feed.feeds.wanted(&self.feed.name).await?;
@@ -142,49 +142,13 @@ impl Hold<'_> {
         let (_, refusal) = stream::survey(&source.cluster, &source.feed.collection).await?;
         let needs_images = source.feed.needs_pre_images() && source.images == Images::LookedUp;
         let images = needs_images.then(|| {
-            let Feed { database, collection, .. } = &source.feed;
             format!(
                 "its key is made of the document, which a delete tells only by a pre-image; have \
-                 them kept, then resume it: db.getSiblingDB({database:?}).runCommand({{ collMod: \
-                 {collection:?}, changeStreamPreAndPostImages: {{ enabled: true }} }})"
+                 them kept, then resume it: {}",
+                images_command(&source.feed)
             )
         });
         refusal.or(images).map_or(Ok(()), |reason| Err(Pause::Stop(reason)))
-    }
-
-    async fn recover(&mut self, source: &Source, recovery: Recovery) -> Result<(), Pause> {
-        let Phase::Lost { gap, run } = self.status.phase.clone() else { return Ok(()) };
-        let now = stream::now(&source.cluster).await?;
-        self.status.phase = match recovery {
-            Recovery::Resnapshot => Phase::Snapshot { since: now, after: None, run: run + 1 },
-            Recovery::AcceptGap => Phase::Stream { since: now.next(), token: None, run },
-            Recovery::Skip => return Ok(()),
-            Recovery::FromTime(seconds) => {
-                let since = ClusterTime { seconds, increment: 1 };
-                Phase::Stream { since, token: None, run }
-            }
-        };
-        self.status.gap = Some(gap);
-        self.save().await
-    }
-
-    /// The history is gone: the record says so, and what is missing.
-    pub(super) async fn lose(&mut self, source: &Source) -> Result<(), Pause> {
-        let (Phase::Stream { run, since, .. } | Phase::Snapshot { run, since, .. }) =
-            self.status.phase
-        else {
-            return Ok(());
-        };
-        let to = stream::oldest(&source.cluster).await;
-        let gap = Gap { from: Some(self.status.reached.unwrap_or(since)), to };
-        tracing::error!(
-            feed = self.feed.name,
-            ?gap,
-            "MongoDB has forgotten changes that were not read yet; say how to go on: \
-             prom changefeed resume --recover"
-        );
-        self.status.phase = Phase::Lost { gap, run };
-        self.save().await
     }
 
     /// One page of what is there.
@@ -219,24 +183,6 @@ impl Hold<'_> {
             }
         };
         if page.is_empty() { self.save().await } else { self.tick(source).await }
-    }
-
-    async fn publish(&mut self, events: Vec<NewEvent>) -> Result<(), Pause> {
-        // Documents may be large, and a batch has its limit.
-        const CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES_MAX / 4;
-        let mut chunk = Vec::new();
-        let mut bytes = 0;
-        for event in events {
-            bytes += event.payload.as_bytes().len();
-            chunk.push(event);
-            if bytes > CHUNK_BYTES {
-                self.status.published +=
-                    self.feed.publish(std::mem::take(&mut chunk)).await? as u64;
-                bytes = 0;
-            }
-        }
-        self.status.published += self.feed.publish(chunk).await? as u64;
-        Ok(())
     }
 
     /// Changes, from where the feed stands, until something ends it.
@@ -291,37 +237,43 @@ impl Hold<'_> {
         let decision = decide(&source.feed, &change);
         let decision = decision.map_err(|reason| self.stop_at(reason, change.token))?;
         let mut events = Vec::new();
-        self.apply(decision, &change, &mut events);
+        let next = self.apply(decision, &change, &mut events);
         self.publish(events).await?;
-        self.save().await
+        match next {
+            Next::Close(reason) => self.close(reason).await,
+            Next::Change | Next::Stream => self.save().await,
+        }
     }
 
     /// Reads what there is, publishes it, notes it; false at the end of the stream.
     async fn batch(&mut self, source: &Source, changes: &mut Changes) -> Result<bool, BatchEnd> {
         let mut events = Vec::new();
-        let mut goes_on = true;
-        let mut read = 0;
+        let mut next = Next::Change;
+        let (mut read, mut bytes) = (0, 0);
         let mut has_rows = false;
+        let is_full = |read, bytes| read >= self.feed.options.batch || bytes >= FEED_BATCH_BYTES;
         let broken = loop {
-            if read >= self.feed.options.batch {
+            if is_full(read, bytes) || !matches!(next, Next::Change) {
                 break None;
             }
             // Longer than the server waits by itself: it is frozen, or the network is.
             let patience = Deadline::after(Duration::from_secs(15));
-            let next = match patience.hold(changes.next_if_any()).await {
+            let raw = match patience.hold(changes.next_if_any()).await {
                 None => break Some(Break::Fault(crate::fault::too_late())),
                 Some(Err(error)) => break Some(error.into()),
                 Some(Ok(None)) => break None,
-                Some(Ok(Some(next))) => next,
+                Some(Ok(Some(raw))) => raw,
             };
-            read += 1;
-            let change = Change::read(&next, source.images);
+            let change = Change::read(&raw, source.images);
             let mut change = change.map_err(|why| Pause::Stop(why.to_owned()))?;
             let found = match source.missing_image(&change).await {
                 Ok(found) => found,
                 Err(fault) => break Some(Break::Fault(fault)),
             };
             complete(&mut change, found.as_deref());
+            read += 1;
+            bytes +=
+                raw.as_bytes().len() + found.as_ref().map_or(0, |found| found.as_bytes().len());
             let decision = match decide(&source.feed, &change) {
                 Ok(decision) => decision,
                 Err(reason) => {
@@ -331,16 +283,19 @@ impl Hold<'_> {
                 }
             };
             has_rows |= change.document.is_some_and(is_row);
-            goes_on = self.apply(decision, &change, &mut events);
-            if !goes_on {
-                break None;
-            }
+            next = self.apply(decision, &change, &mut events);
         };
+        let is_full = is_full(read, bytes);
         self.publish(events).await?;
         if let Some(end) = broken {
             return Err(end.into());
         }
-        if goes_on && read < self.feed.options.batch {
+        let goes_on = match next {
+            Next::Close(reason) => return Ok(self.close(reason).await.map(|()| false)?),
+            Next::Stream => false,
+            Next::Change => true,
+        };
+        if goes_on && !is_full {
             self.advance(stream::token_of(changes));
         }
         self.tick(source).await?;
@@ -351,26 +306,39 @@ impl Hold<'_> {
         Ok(goes_on && changes.is_alive())
     }
 
-    /// Takes a decision; false if the stream ends with it.
+    /// Takes a decision; says what comes after it.
     fn apply(
         &mut self,
         decision: Decision,
         change: &Change<'_>,
         events: &mut Vec<NewEvent>,
-    ) -> bool {
-        let mut goes_on = true;
+    ) -> Next {
+        self.status.reached = Some(change.at);
+        self.advance(Some(change.token.to_owned()));
         match decision {
             Decision::Publish(all) => events.extend(all),
             Decision::LeaveOut => self.status.left_out += 1,
-            Decision::Alarm(text) => {
-                tracing::warn!(feed = self.feed.name, alarm = text, "a changefeed's collection");
-                self.status.alarm = Some(text);
+            Decision::BeginAnew => return Next::Stream,
+            Decision::Close(reason) => {
+                // After it, and not at it: whoever goes on from here must not come to it again.
+                if let Phase::Stream { since, token, .. } = &mut self.status.phase {
+                    (*since, *token) = (change.at.next(), None);
+                }
+                return Next::Close(reason);
             }
-            Decision::BeginAnew => goes_on = false,
         }
-        self.status.reached = Some(change.at);
-        self.advance(Some(change.token.to_owned()));
-        goes_on
+        Next::Change
+    }
+
+    /// Stops after a change that is passed by itself when the feed goes on. All in one step: the
+    /// record never says that the change was passed and not that it was there.
+    async fn close(&mut self, reason: String) -> Result<(), Pause> {
+        tracing::error!(feed = self.feed.name, reason, "a changefeed has stopped");
+        self.status.alarm = Some(reason.clone());
+        let before = Box::new(self.status.phase.clone());
+        self.status.phase = Phase::Stopped { reason, before, past: None };
+        self.save().await?;
+        Err(Pause::LookAgain)
     }
 
     /// Stops because of one change, which can be passed over.
@@ -414,7 +382,7 @@ impl Source {
 
 /// Where a feed stands in the server's history. By the token, not by the last change: a quiet
 /// collection has none, however far its stream was read.
-fn place(phase: &Phase) -> Option<ClusterTime> {
+pub(super) fn place(phase: &Phase) -> Option<ClusterTime> {
     match phase {
         Phase::New => None,
         Phase::Snapshot { since, .. } => Some(*since),
@@ -426,12 +394,30 @@ fn place(phase: &Phase) -> Option<ClusterTime> {
     }
 }
 
+/// What has a collection keep images.
+pub(super) fn images_command(Feed { database, collection, .. }: &Feed) -> String {
+    format!(
+        "db.getSiblingDB({database:?}).runCommand({{ collMod: {collection:?}, \
+         changeStreamPreAndPostImages: {{ enabled: true }} }})"
+    )
+}
+
 /// Adds the document that was found.
 fn complete<'a>(change: &mut Change<'a>, found: Option<&'a RawDocument>) {
     if let Some(found) = found {
         change.document = Some(found);
         change.is_looked_up = true;
     }
+}
+
+/// What comes after a change.
+enum Next {
+    /// The next one.
+    Change,
+    /// Another stream: this one ends with it.
+    Stream,
+    /// Nothing, before somebody says how to go on.
+    Close(String),
 }
 
 /// Why a batch did not come to its end.

@@ -5,13 +5,14 @@
 //! the snapshot comes once more from the stream, after it, so that every document ends right.
 //!
 //! **Publishing again adds nothing.** The id of an event is made of the feed's name and the change's
-//! resume token; that of a document of the snapshot, of its key and content. Progress is saved after
-//! the publish, and on a timer also when nothing was published, so that a quiet feed does not fall
+//! resume token; that of a document of the snapshot, of the snapshot and its `_id`: what was changed
+//! since it was published comes by the stream. Progress is saved after the publish, and on a timer also when nothing was published, so that a quiet feed does not fall
 //! out of the server's history.
 //!
 //! **One at a time.** Progress is a record of the bus's store, written on condition of the one
 //! before. Whoever sees it unchanged for the time of a lease takes over, with the next epoch; one
-//! that was only asleep fails to save, and stops. What it had published meanwhile was the same.
+//! that was only asleep fails to save, and stops. It publishes nothing before it has tried, because
+//! what it has read may be older than what the other one has published.
 //!
 //! **A delete is a tombstone** of the document's key. An update carries the document: as it was
 //! right after the change if the collection keeps post-images; otherwise as MongoDB looks it up,
@@ -19,7 +20,8 @@
 //! the document of a change that is too large to be sent, are looked up here.
 //!
 //! **Lost history stops a feed**, with the gap in its record, until somebody says how to go on
-//! ([`promethean::changefeed::Recovery`]).
+//! ([`promethean::changefeed::Recovery`]). So does another collection in the place of the one it read:
+//! that was dropped or renamed, and nobody has told what became of its documents.
 //!
 //! Modules are listed in the order in which a change meets them.
 
@@ -37,9 +39,19 @@ mod stream;
 
 mod hold;
 
+mod publishing;
+
+mod headroom;
+
+mod recovery;
+
 mod runner;
 
+mod examine;
+
 pub use decide::{HEADER_CLUSTER_TIME, HEADER_DOCUMENT, HEADER_OP, HEADER_OVERSIZE};
+pub use examine::examine;
+pub use recovery::GAP_TOPIC;
 pub use runner::{Changefeed, FeedEnd, FeedOptions};
 
 use mongodb::bson::Timestamp;

@@ -1,10 +1,9 @@
 use std::time::Duration;
 
 use mongodb::Client;
+use promethean::Bus;
 use promethean::changefeed::{ClusterTime, Feeds, Phase, Status, Versioned, Wanted};
-use promethean::store::{AppendError, SaveError};
-use promethean::{Bus, PublishError};
-use promethean_event::{EventId, NewEvent};
+use promethean_event::EventId;
 
 use super::hold::{Hold, LOOK, Pause, Source};
 use super::stream;
@@ -50,14 +49,14 @@ pub enum FeedEnd {
 #[derive(Debug)]
 pub struct Changefeed {
     pub(super) name: String,
-    bus: Bus,
+    pub(super) bus: Bus,
     pub(super) feeds: Feeds,
     pub(super) options: FeedOptions,
     me: String,
 }
 
 /// The wait before something that failed is tried again.
-const RETRY: Duration = Duration::from_millis(500);
+pub(super) const RETRY: Duration = Duration::from_millis(500);
 /// The same for what fails as it did before: a refused login is not put right within a second, and
 /// every attempt is a line in somebody's log.
 const RETRY_STILL: Duration = Duration::from_secs(5);
@@ -83,7 +82,10 @@ impl Changefeed {
                 self.let_go().await;
                 FeedEnd::Stopped
             }
-            () = self.drive() => FeedEnd::Removed,
+            () = self.drive() => {
+                self.let_go().await;
+                FeedEnd::Removed
+            }
         }
     }
 
@@ -150,12 +152,12 @@ impl Changefeed {
                 return Ok(());
             }
         }
-        let found = found.unwrap_or(Versioned { value: new_status(), version: 0 });
+        let found = found.unwrap_or(Versioned { value: Status::default(), version: 0 });
         if wanted.paused && found.value.phase == Phase::New {
             // It begins when it is resumed, with what is there then.
             return Ok(());
         }
-        let (source, phase) = match self.reach(&wanted, &found.value.phase).await {
+        let (source, phase) = match self.reach(&wanted, &found.value).await {
             Ok(reached) => reached,
             Err(Pause::Fault(why)) => return self.note(found, why).await,
             Err(other) => return Err(other),
@@ -190,7 +192,7 @@ impl Changefeed {
     }
 
     /// Connects; and tells what a feed does that comes so far for the first time.
-    async fn reach(&self, wanted: &Wanted, phase: &Phase) -> Result<(Source, Phase), Pause> {
+    async fn reach(&self, wanted: &Wanted, status: &Status) -> Result<(Source, Phase), Pause> {
         let definition = &wanted.definition;
         let feed = definition.feed(&self.name).map_err(|error| Pause::Fault(error.to_string()))?;
         let client = Client::with_uri_str(&definition.url).await.map_err(Fault::from)?;
@@ -198,8 +200,8 @@ impl Changefeed {
         let collection = cluster.database.collection(&feed.collection);
         let (images, _) = stream::survey(&cluster, &feed.collection).await?;
         let now = stream::now(&cluster).await?;
-        let phase = match phase {
-            Phase::New => first_phase(feed.snapshot, now, 0),
+        let phase = match &status.phase {
+            Phase::New => first_phase(feed.snapshot, now, status.snapshots),
             other => other.clone(),
         };
         Ok((Source { feed, cluster, collection, images }, phase))
@@ -212,6 +214,7 @@ impl Changefeed {
         phase: Phase,
     ) -> Result<Hold<'_>, Pause> {
         let Versioned { value: mut status, version } = found;
+        status.snapshots = status.snapshots.max(phase.run().map_or(0, |run| run + 1));
         status.phase = phase;
         if status.owner != self.me {
             status.owner.clone_from(&self.me);
@@ -223,43 +226,6 @@ impl Changefeed {
         hold.save().await?;
         Ok(hold)
     }
-
-    /// Publishes, again and again while the store is away.
-    pub(super) async fn publish(&self, mut events: Vec<NewEvent>) -> Result<usize, Pause> {
-        let count = events.len();
-        while !events.is_empty() {
-            match self.bus.publish_batch(events.clone()).await {
-                Ok(_) => break,
-                // It was published before a crash, with the document as it was looked up then.
-                // What has changed since comes as a change of its own.
-                Err(PublishError::Append(AppendError::IdConflict { id, .. })) => {
-                    events.retain(|event| event.id != id);
-                }
-                Err(error) if is_passing(&error) => {
-                    tracing::warn!(feed = self.name, %error, "a changefeed waits for its bus");
-                    tokio::time::sleep(RETRY).await;
-                }
-                Err(error) => return Err(Pause::Stop(format!("the bus refused: {error}"))),
-            }
-        }
-        Ok(count)
-    }
-}
-
-fn is_passing(error: &PublishError) -> bool {
-    match error {
-        PublishError::Schemas(_) | PublishError::Snapshots(_) => true,
-        PublishError::Append(error)
-        | PublishError::Define { source: SaveError::Append(error), .. } => matches!(
-            error,
-            AppendError::Unavailable(_)
-                | AppendError::Busy(_)
-                | AppendError::NoSpace
-                | AppendError::StorageFailed(_)
-                | AppendError::Indeterminate(_)
-        ),
-        _ => false,
-    }
 }
 
 const fn first_phase(snapshot: bool, since: ClusterTime, run: u64) -> Phase {
@@ -267,21 +233,5 @@ const fn first_phase(snapshot: bool, since: ClusterTime, run: u64) -> Phase {
         Phase::Snapshot { since, after: None, run }
     } else {
         Phase::Stream { since: since.next(), token: None, run }
-    }
-}
-
-const fn new_status() -> Status {
-    Status {
-        owner: String::new(),
-        epoch: 0,
-        beat: 0,
-        phase: Phase::New,
-        reached: None,
-        published: 0,
-        left_out: 0,
-        oplog_headroom_seconds: None,
-        trouble: None,
-        alarm: None,
-        gap: None,
     }
 }

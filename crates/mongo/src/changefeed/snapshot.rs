@@ -8,6 +8,7 @@ use mongodb::{ClientSession, Collection};
 
 use crate::cluster::Cluster;
 use crate::fault::Fault;
+use crate::limits::FEED_PAGE_BYTES;
 use promethean::changefeed::ClusterTime;
 
 /// A session that reads nothing older than a moment, by a majority. Without it a write from before
@@ -20,8 +21,8 @@ pub(super) async fn session(cluster: &Cluster, since: ClusterTime) -> Result<Cli
     Ok(session)
 }
 
-/// The next documents. By the bounds of the index, because a comparison would see only `_id`s of
-/// the same type.
+/// The next documents: so many, or fewer if they are large; none at the end. By the bounds of the
+/// index, because a comparison would see only `_id`s of the same type.
 pub(super) async fn page(
     collection: &Collection<RawDocumentBuf>,
     session: &mut ClientSession,
@@ -37,12 +38,17 @@ pub(super) async fn page(
     }
     let mut cursor = find.session(&mut *session).await?;
     let mut documents = Vec::new();
+    let mut bytes = 0;
     while let Some(document) = cursor.next(session).await.transpose()? {
         // The bound itself is part of what it bounds.
         let is_bound =
             after.as_ref().is_some_and(|after| after.get("_id") == id(&document).as_ref());
         if !is_bound && documents.len() < max {
+            bytes += document.as_bytes().len();
             documents.push(document);
+        }
+        if bytes >= FEED_PAGE_BYTES {
+            break;
         }
     }
     Ok(documents)

@@ -151,12 +151,26 @@ pub(super) async fn now(cluster: &Cluster) -> Result<ClusterTime, Fault> {
     })
 }
 
-/// The beginning of the server's history, if we may look.
-pub(super) async fn oldest(cluster: &Cluster) -> Option<ClusterTime> {
-    let oplog = cluster.client.database("local").collection::<Document>("oplog.rs");
-    let first = oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).projection(doc! { "ts": 1 });
-    let first = cluster.ask(first).await.ok()??;
-    first.get_timestamp("ts").ok().map(super::cluster_time)
+/// What the server remembers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct History {
+    pub(super) oldest: ClusterTime,
+    /// The server's time when it was asked.
+    pub(super) now: ClusterTime,
+}
+
+/// The server's history, if we may look.
+pub(super) async fn history(cluster: &Cluster) -> Option<History> {
+    // As a command, whose answer has the time.
+    let first = doc! {
+        "find": "oplog.rs", "sort": { "$natural": 1 }, "limit": 1, "projection": { "ts": 1 },
+        "singleBatch": true,
+    };
+    let answer = cluster.ask(cluster.client.database("local").run_command(first)).await.ok()?;
+    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let oldest = batch.ok()?.first()?.as_document()?.get_timestamp("ts").ok()?;
+    let now = answer.get_timestamp("operationTime").ok()?;
+    Some(History { oldest: super::cluster_time(oldest), now: super::cluster_time(now) })
 }
 
 /// The views that are collections of the database.

@@ -1,6 +1,18 @@
 //! Changefeeds from a real replica set into a bus of another kind.
 
+mod again;
+
+mod zombie;
+
 mod images;
+
+mod large;
+
+mod replaced;
+
+mod gaps;
+
+mod preflight;
 
 mod standing;
 
@@ -313,35 +325,6 @@ fn progress_is_saved_when_all_is_filtered() {
     });
 }
 
-/// Pitfall 117.
-#[test]
-fn dropped_and_renamed_collections_are_told_and_survived() {
-    wait_for(async {
-        let stage = Stage::new().await;
-        stage.items.insert_one(doc! { "_id": 1 }).await.unwrap();
-        stage.declare(|_| {}).await;
-        let running = stage.start(options());
-        stage.until_events(1).await;
-        stage.until_streaming().await;
-        let alarm = async |what: &str| {
-            let alarm = stage.status().await.unwrap().alarm;
-            alarm.is_some_and(|alarm| alarm.contains(what))
-        };
-        stage.items.drop().await.unwrap();
-        stage.until("the drop is told", async || alarm("dropped").await).await;
-        stage.items.insert_one(doc! { "_id": 2 }).await.unwrap();
-        stage.until_events(2).await;
-        let admin = stage.database.client().database("admin");
-        let (from, to) = (format!("{}.items", stage.database.name()), "elsewhere");
-        let to = format!("{}.{to}", stage.database.name());
-        admin.run_command(doc! { "renameCollection": from, "to": to }).await.unwrap();
-        stage.until("the rename is told", async || alarm("renamed").await).await;
-        stage.items.insert_one(doc! { "_id": 3 }).await.unwrap();
-        stage.until_events(3).await;
-        stage.end(running).await;
-    });
-}
-
 /// Pitfall 116: with images every update is itself; and keys of deletes are known.
 #[test]
 fn images_are_used_where_they_are_kept() {
@@ -401,6 +384,8 @@ fn lost_history_stops_a_feed_until_it_is_told_how_to_go_on() {
             let Phase::Lost { gap, .. } = stage.status().await.unwrap().phase else { panic!() };
             assert!(gap.from.unwrap().seconds > 0);
             forget(&stage, "off".into()).await;
+            // What happens now is passed over, if it is not read anew.
+            stage.database.collection("other").insert_one(doc! {}).await.unwrap();
             assert!(stage.events().await.is_empty(), "it went on");
             let refused = stage.feeds.resume("items", None).await;
             assert!(matches!(refused, Err(FeedsError::Lost(_))), "{refused:?}");
@@ -411,7 +396,10 @@ fn lost_history_stops_a_feed_until_it_is_told_how_to_go_on() {
             };
             stage.feeds.resume("items", Some(recovery)).await.unwrap();
             stage.until_streaming().await;
-            assert!(stage.status().await.unwrap().gap.is_some(), "the gap is stated");
+            // From the second in which it was lost on there may be none.
+            let is_from_time = matches!(recovery, Recovery::FromTime(_));
+            let has_gap = stage.status().await.unwrap().gap.is_some();
+            assert!(has_gap || is_from_time, "the gap is stated");
             stage.items.insert_one(doc! { "_id": 2 }).await.unwrap();
             let is_there = async || stage.newest().await.contains_key("2");
             stage.until("the change after it", is_there).await;

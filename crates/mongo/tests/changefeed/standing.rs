@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use promethean::changefeed::{FeedsError, Phase, Recovery};
+use promethean::changefeed::{ClusterTime, FeedsError, Phase, Recovery};
 
 use super::{Stage, options};
 use crate::conformance::wait_for;
@@ -59,6 +59,33 @@ fn the_headroom_of_a_paused_feed_is_told() {
     });
 }
 
+/// The gauge alone is looked at by nobody: less than half of the history is said.
+#[test]
+fn a_feed_that_is_far_behind_says_so() {
+    wait_for(async {
+        let stage = Stage::new().await;
+        stage.declare(|feed| feed.snapshot = false).await;
+        let running = stage.start(options());
+        stage.until_streaming().await;
+        let window = async || stage.status().await.and_then(|status| status.oplog_window_seconds);
+        stage.until("the window is told", async || window().await.is_some()).await;
+        assert_eq!(stage.status().await.unwrap().behind, None);
+        running.crash().await;
+        // As if it had been paused for two hours.
+        stage.feeds.pause("items").await.unwrap();
+        let mut status = stage.feeds.status("items").await.unwrap().unwrap();
+        let seconds = super::now(&stage).await - 7_200;
+        let since = ClusterTime { seconds, increment: 1 };
+        status.value.phase = Phase::Stream { since, token: None, run: 0 };
+        stage.feeds.save("items", &status.value, status.version).await.unwrap();
+        let running = stage.start(options());
+        let behind = async || stage.status().await.and_then(|status| status.behind);
+        stage.until("it says so", async || behind().await.is_some()).await;
+        assert!(behind().await.unwrap().contains("s back"));
+        stage.end(running).await;
+    });
+}
+
 /// It said nothing, but for a line in the log twice a second.
 #[test]
 fn a_feed_that_reaches_nobody_says_why() {
@@ -89,11 +116,13 @@ fn what_is_not_lost_is_not_recovered() {
     wait_for(async {
         let stage = Stage::new().await;
         stage.declare(|_| {}).await;
-        let refused = async || stage.feeds.resume("items", Some(Recovery::Resnapshot)).await;
+        let refused = async || stage.feeds.resume("items", Some(Recovery::AcceptGap)).await;
         assert!(matches!(refused().await, Err(FeedsError::NotLost(_))), "it never ran");
         let running = stage.start(options());
         stage.until_streaming().await;
         assert!(matches!(refused().await, Err(FeedsError::NotLost(_))), "it streams");
+        let from_time = stage.feeds.resume("items", Some(Recovery::FromTime(1))).await;
+        assert!(matches!(from_time, Err(FeedsError::NotLost(_))), "it streams");
         let wanted = stage.feeds.wanted("items").await.unwrap().unwrap().value;
         assert!(wanted.recover.is_none());
         stage.end(running).await;

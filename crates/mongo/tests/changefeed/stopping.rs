@@ -8,7 +8,7 @@ use crate::conformance::wait_for;
 
 impl Stage {
     /// Waits until it has stopped; tells why, and whether what it stopped at can be passed over.
-    async fn until_stopped(&self) -> (String, bool) {
+    pub(super) async fn until_stopped(&self) -> (String, bool) {
         let stopped = async || match self.status().await?.phase {
             Phase::Stopped { reason, past, .. } => Some((reason, past.is_some())),
             _ => None,

@@ -1,17 +1,20 @@
 //! `prom changefeed`: collections of MongoDB that a server publishes the changes of.
 
 use clap::{Args, Subcommand, ValueEnum};
+use promethean::changefeed::Definition;
+use promethean_mongo::{Finding, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Status;
+use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::reach::{Ask, At, Reach, segment};
 
 /// Publish what changes in collections of MongoDB.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChangefeedCommand {
-    /// Add a changefeed, or change one; how far it has come stays.
+    /// Add a changefeed, or change one; how far it has come stays, unless it is to read another collection.
     Add(Add),
     /// List changefeeds, and how far they have come.
     Ls(List),
@@ -80,7 +83,7 @@ pub(crate) struct Resume {
     /// Its name.
     name: String,
     /// How to go on if MongoDB has forgotten changes that were not read yet, or if one change has
-    /// stopped it.
+    /// stopped it; `resnapshot` at any time.
     #[arg(long, value_enum, value_name = "HOW")]
     recover: Option<Recover>,
     /// With `--recover from-time`: seconds since 1970.
@@ -92,7 +95,7 @@ pub(crate) struct Resume {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Recover {
-    /// Every document comes again, as it is now. Deletes of the gap are not noticed.
+    /// Every document comes again, as it is now. If changes were forgotten, deletes among them are not noticed.
     Resnapshot,
     /// From a time on that MongoDB still knows.
     FromTime,
@@ -156,7 +159,9 @@ impl Feed {
 
     /// What somebody should know.
     fn note(&self) -> String {
-        let alarm = self.status.as_ref().and_then(|status| status.get("alarm"));
+        let of_status = |name| self.status.as_ref().and_then(|status| status.get(name));
+        let known = [of_status("behind"), of_status("alarm")];
+        let alarm = known.into_iter().flatten().next();
         let reason = self.phase().get("reason").or(self.trouble()).or(alarm);
         let reason = reason.and_then(Value::as_str);
         match self.phase().get("gap") {
@@ -176,15 +181,15 @@ impl Feed {
     }
 }
 
+fn path(name: &str, verb: &str) -> String {
+    format!("/changefeeds/{}{verb}", segment(name))
+}
+
 pub(crate) fn run(command: ChangefeedCommand, output: &Output) -> anyhow::Result<Status> {
     super::block_on(async move {
-        let path = |name: &str, verb: &str| format!("/changefeeds/{}{verb}", segment(name));
         let (at, ask) = match command {
             ChangefeedCommand::Ls(List { at }) => (at, None),
-            ChangefeedCommand::Add(add) => {
-                let ask = Ask::put(path(&add.name, "")).json(&add.definition()?);
-                (add.at, Some(ask))
-            }
+            ChangefeedCommand::Add(add) => return self::add(add, output).await,
             ChangefeedCommand::Pause(One { name, at }) => {
                 (at, Some(Ask::post(path(&name, "/pause"))))
             }
@@ -236,9 +241,47 @@ fn moment(time: Option<&Value>) -> String {
     moment.map_or_else(|| "an unknown time".to_owned(), |moment| moment.to_string())
 }
 
+/// Adds it, if what can be seen of its MongoDB from here does not say that it will never work.
+async fn add(add: Add, output: &Output) -> anyhow::Result<Status> {
+    let definition = add.definition()?;
+    let findings = examine(&add.name, &definition).await;
+    let errors: Vec<_> = findings.iter().filter(|found| found.verdict == Verdict::Error).collect();
+    if !errors.is_empty() {
+        let texts: Vec<_> = errors.iter().map(|found| found.text.as_str()).collect();
+        let detail = format!("it was not added, because it would not work: {}", texts.join("; "));
+        return Err(Failure::new(Status::Misconfigured, detail).into());
+    }
+    for found in findings.iter().filter(|found| found.verdict != Verdict::Good) {
+        output.hint(&format!("{}: {}", found.check, output::plain(&found.text)));
+    }
+    let reach = add.at.open_workshop().await?;
+    let told = reach.json(Ask::put(path(&add.name, "")).json(&definition)).await;
+    reach.close().await;
+    let mut told: Value = told?;
+    if let Some(told) = told.as_object_mut() {
+        let shown = |found: &Finding| json!({ "check": found.check, "text": found.text });
+        let is_good = |found: &&Finding| found.verdict == Verdict::Good;
+        let shown: Vec<_> = findings.iter().filter(|f| !is_good(f)).map(shown).collect();
+        told.insert("warnings".to_owned(), json!(shown));
+    }
+    show(&told, output)
+}
+
+/// What is seen of its MongoDB; nothing if the declaration is refused, which the server says why.
+async fn examine(name: &str, definition: &Value) -> Vec<Finding> {
+    let Ok(definition) = serde_json::from_value::<Definition>(definition.clone()) else {
+        return Vec::new();
+    };
+    promethean_mongo::changefeed::examine(name, &definition).await.unwrap_or_default()
+}
+
 async fn order(reach: &Reach, ask: Ask, output: &Output) -> anyhow::Result<Status> {
     let told: Value = reach.json(ask).await?;
-    output.record(&told, |told| match serde_json::from_value::<Feed>(told.clone()) {
+    show(&told, output)
+}
+
+fn show(told: &Value, output: &Output) -> anyhow::Result<Status> {
+    output.record(told, |told| match serde_json::from_value::<Feed>(told.clone()) {
         Ok(feed) => format!("changefeed {}: {}", feed.name, feed.state()),
         Err(_) => "done".to_owned(),
     })?;

@@ -23,6 +23,14 @@ impl ClusterTime {
         Self { seconds: self.seconds, increment: self.increment.saturating_add(1) }
     }
 
+    /// The moment before it.
+    pub const fn before(self) -> Self {
+        match self.increment.checked_sub(1) {
+            Some(increment) => Self { seconds: self.seconds, increment },
+            None => Self { seconds: self.seconds.saturating_sub(1), increment: u32::MAX },
+        }
+    }
+
     /// In milliseconds since 1970.
     pub fn millis(self) -> u64 {
         u64::from(self.seconds) * 1000

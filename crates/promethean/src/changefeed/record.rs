@@ -28,12 +28,14 @@ pub struct Wanted {
     pub recover: Option<Recovery>,
 }
 
-/// How a feed goes on that cannot by itself: its history is lost, or it has stopped at a change.
+/// How a feed goes on otherwise than by itself: its history is lost, it has stopped at a change, or
+/// what is in its topic is not what is in its collection any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// From a new snapshot: every document comes again, as it is. Documents that were deleted in
-    /// the gap are not noticed.
+    /// From a new snapshot: every document comes again, as it is; of any feed. The changes since
+    /// where it stood come after it, so that nothing is missing. If its history is lost they cannot:
+    /// documents that were deleted in the gap are not noticed.
     Resnapshot,
     /// From this time on, in seconds since 1970, if the server's history reaches so far.
     FromTime(u32),
@@ -43,8 +45,8 @@ pub enum Recovery {
     Skip,
 }
 
-/// How far a feed has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How far a feed has come. Default: nowhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Who runs it.
     pub owner: String,
@@ -54,18 +56,33 @@ pub struct Status {
     pub beat: u64,
     /// What it is doing.
     pub phase: Phase,
+    /// Snapshots that were begun under its name, by feeds that were removed, too: each has its own
+    /// number, which the ids of its events are made of.
+    #[serde(default)]
+    pub snapshots: u64,
     /// The time of the last change that was passed, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<ClusterTime>,
     /// Events that were published, of all owners; those of a replay count again.
     #[serde(default)]
     pub published: u64,
+    /// Events that were not published, because one of the same change (or document of the snapshot)
+    /// was there already, with other content: a document that was looked up before, and has changed.
+    #[serde(default)]
+    pub already_there: u64,
     /// Changes that were left out, by the filter or by their origin.
     #[serde(default)]
     pub left_out: u64,
     /// How much longer than the feed's place the server's history reaches back, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oplog_headroom_seconds: Option<u64>,
+    /// How far the server's history reaches back from now, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oplog_window_seconds: Option<u64>,
+    /// That the server will have forgotten what the feed has not read yet, if it goes on like this:
+    /// less than half of its history is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
     /// Why it does not run, though it should: MongoDB cannot be reached, or will not have it. It is
     /// tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,16 +90,29 @@ pub struct Status {
     /// What somebody should know of: the collection was dropped or renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
-    /// The last gap that was accepted.
+    /// The last gap that was accepted; it ends where the feed went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
 }
 
+impl Status {
+    /// That of a feed that begins anew. Who has it keeps it: he may be publishing yet, and nobody
+    /// takes over before he has noticed, or his lease is over.
+    fn begun_anew(&self) -> Self {
+        let Self { owner, epoch, beat, snapshots, .. } = self.clone();
+        // Records of before counted snapshots by the phase alone.
+        let of_phase = self.phase.run().map_or(0, |run| run + 1);
+        let snapshots = snapshots.max(of_phase);
+        Self { owner, epoch, beat, snapshots, ..Self::default() }
+    }
+}
+
 /// What a feed is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "kebab-case")]
 pub enum Phase {
     /// It has never reached its MongoDB.
+    #[default]
     New,
     /// It publishes what is there.
     Snapshot {
@@ -91,7 +121,7 @@ pub enum Phase {
         /// The `_id` that it has come to: a BSON document, in base 64.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
-        /// How many snapshots there were before.
+        /// Which snapshot of the feed it is, from 0.
         run: u64,
     },
     /// It publishes changes.
@@ -124,12 +154,26 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    /// Which snapshot of the feed it is of; nothing if there was none.
+    pub fn run(&self) -> Option<u64> {
+        match self {
+            Self::New => None,
+            Self::Snapshot { run, .. } | Self::Stream { run, .. } | Self::Lost { run, .. } => {
+                Some(*run)
+            }
+            Self::Stopped { before, .. } => before.run(),
+        }
+    }
+}
+
 /// Changes that nobody will see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// The last change that was published is of this time.
     pub from: Option<ClusterTime>,
-    /// The server's history begins here, as far as it tells.
+    /// Until somebody says how to go on: where the server's history begins, as far as it tells. After
+    /// that: where the feed went on.
     pub to: Option<ClusterTime>,
 }
 
@@ -154,8 +198,8 @@ pub enum FeedsError {
     Lost(String),
     /// Somebody has said how to go on with lost history, and it is not lost.
     #[error(
-        "the history of changefeed {0:?} is not lost, so that there is nothing to recover; resume it \
-         without --recover"
+        "the history of changefeed {0:?} is not lost, so that there is no gap to accept; resume it \
+         without --recover, or with --recover resnapshot, which publishes every document once more"
     )]
     NotLost(String),
     /// Somebody wants a change to be passed over, and none has stopped the feed.
@@ -207,16 +251,34 @@ impl Feeds {
         Self(Arc::clone(store))
     }
 
-    /// Adds or changes a feed. What it has come to stays.
+    /// Adds or changes a feed. What it has come to stays, unless it is to read another collection, or
+    /// another MongoDB: then it begins anew.
     pub async fn add(&self, name: &str, definition: Definition) -> Result<(), FeedsError> {
         definition.feed(name)?;
-        let before = self.wanted(name).await?;
-        let paused = before.as_ref().is_some_and(|before| before.value.paused);
-        let wanted = Wanted { definition, paused, recover: None };
-        if before.as_ref().is_some_and(|before| before.value.definition == wanted.definition) {
-            return Ok(());
+        loop {
+            let before = self.wanted(name).await?;
+            let paused = before.as_ref().is_some_and(|before| before.value.paused);
+            let had = before.as_ref().map(|before| &before.value.definition);
+            if had == Some(&definition) {
+                return Ok(());
+            }
+            let reads_another = had.is_some_and(|had| !had.reads_the_same(&definition));
+            let wanted = Wanted { definition: definition.clone(), paused, recover: None };
+            let mut puts = vec![put(WANTED, name, Some(&wanted), None)?];
+            if reads_another {
+                puts.extend(self.begin_anew(name).await?);
+            }
+            if let Some(done) = settled(self.0.put(puts).await) {
+                return done;
+            }
         }
-        self.write(WANTED, name, Some(&wanted), None).await
+    }
+
+    /// What makes a feed begin anew, if it has begun.
+    async fn begin_anew(&self, name: &str) -> Result<Option<Put>, FeedsError> {
+        let Some(status) = self.status(name).await? else { return Ok(None) };
+        let anew = status.value.begun_anew();
+        put(REACHED, name, Some(&anew), Some(status.version)).map(Some)
     }
 
     /// All of them.
@@ -238,7 +300,8 @@ impl Feeds {
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
-    /// Has a feed go on; one whose history is lost only as it is told, and no other one so.
+    /// Has a feed go on; one whose history is lost only as it is told. Any may be told to publish what
+    /// is there once more.
     pub async fn resume(&self, name: &str, recover: Option<Recovery>) -> Result<(), FeedsError> {
         let mut wanted = self.known(name).await?;
         let status = self.status(name).await?;
@@ -247,12 +310,17 @@ impl Feeds {
         let recover = recover.filter(|_| !skips);
         match (status.is_some_and(is_lost), recover) {
             (true, None) => return Err(FeedsError::Lost(name.to_owned())),
-            (false, Some(_)) => return Err(FeedsError::NotLost(name.to_owned())),
-            (true, Some(_)) | (false, None) => {}
+            (false, Some(Recovery::FromTime(_) | Recovery::AcceptGap)) => {
+                return Err(FeedsError::NotLost(name.to_owned()));
+            }
+            _ => {}
         }
         wanted.value.paused = false;
         wanted.value.recover = recover;
-        self.start_again(name, skips).await?;
+        // Who recovers it takes it from where it stands: it must not go on for a moment before that.
+        if recover.is_none() {
+            self.start_again(name, skips).await?;
+        }
         self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
@@ -282,11 +350,17 @@ impl Feeds {
         }
     }
 
-    /// Removes a feed and its progress. What it has published stays.
+    /// Removes a feed. What it has published stays; so does a record of who had it, and of how many
+    /// snapshots there were, for one that is added under its name.
     pub async fn remove(&self, name: &str) -> Result<(), FeedsError> {
         self.known(name).await?;
-        self.write::<Wanted>(WANTED, name, None, None).await?;
-        self.write::<Status>(REACHED, name, None, None).await
+        loop {
+            let mut puts = vec![put::<Wanted>(WANTED, name, None, None)?];
+            puts.extend(self.begin_anew(name).await?);
+            if let Some(done) = settled(self.0.put(puts).await) {
+                return done;
+            }
+        }
     }
 
     async fn known(&self, name: &str) -> Result<Versioned<Wanted>, FeedsError> {
@@ -342,10 +416,26 @@ impl Feeds {
         value: Option<&T>,
         expect: Option<u64>,
     ) -> Result<(), FeedsError> {
-        let value = value.map(Payload::of).transpose();
-        let value = value.map_err(|error| FeedsError::Malformed(error.to_string()))?;
-        let put = Put { space, key: Key::new(name)?, value, expect };
-        Ok(self.0.put(vec![put]).await?)
+        Ok(self.0.put(vec![put(space, name, value, expect)?]).await?)
+    }
+}
+
+fn put<T: Serialize>(
+    space: &'static str,
+    name: &str,
+    value: Option<&T>,
+    expect: Option<u64>,
+) -> Result<Put, FeedsError> {
+    let value = value.map(Payload::of).transpose();
+    let value = value.map_err(|error| FeedsError::Malformed(error.to_string()))?;
+    Ok(Put { space, key: Key::new(name)?, value, expect })
+}
+
+/// Nothing if a sign of life of the feed's came in between: it has to be read again.
+fn settled(done: Result<(), SaveError>) -> Option<Result<(), FeedsError>> {
+    match done {
+        Err(SaveError::Changed { .. } | SaveError::Fenced(_)) => None,
+        done => Some(done.map_err(FeedsError::from)),
     }
 }
 

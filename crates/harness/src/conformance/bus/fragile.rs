@@ -1,7 +1,7 @@
 //! A store that can be cut off, slowed down and made to fail, around any other.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::future::BoxFuture;
@@ -18,6 +18,10 @@ pub struct FragileStore {
     inner: Arc<dyn Store>,
     /// Nothing is written any more, as if the process were gone.
     cut: watch::Sender<bool>,
+    /// The next append is the one that finds the store away.
+    leaves: AtomicBool,
+    /// Nothing is written for now.
+    away: watch::Sender<bool>,
     /// Whether closing closes the store inside; if not it can be opened again.
     closes: bool,
     /// So many saves fail for the moment.
@@ -40,6 +44,8 @@ impl FragileStore {
         Self {
             inner,
             cut: watch::Sender::new(false),
+            leaves: AtomicBool::new(false),
+            away: watch::Sender::new(false),
             closes: true,
             saves_to_fail: AtomicU32::new(0),
             reads_to_fail: AtomicU32::new(0),
@@ -65,6 +71,23 @@ impl FragileStore {
         self.cut.send_replace(true);
         self.held.send_replace(false);
         self.appends_held.send_replace(false);
+    }
+
+    /// From the next append on nothing is written, and everything may be tried again: as for a
+    /// process that has no network for a while.
+    pub fn leave_at_append(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until it is so.
+    pub async fn has_left(&self) {
+        // The sender is ours.
+        drop(self.away.subscribe().wait_for(|away| *away).await);
+    }
+
+    /// It is there again.
+    pub fn come_back(&self) {
+        self.away.send_replace(false);
     }
 
     /// The next saves fail, and may be tried again.
@@ -102,7 +125,11 @@ impl FragileStore {
     }
 
     fn refused(&self) -> Result<(), SaveError> {
-        if self.is_cut() { Err(SaveError::Append(AppendError::Closed)) } else { Ok(()) }
+        match (self.is_cut(), *self.away.borrow()) {
+            (true, _) => Err(SaveError::Append(AppendError::Closed)),
+            (_, true) => Err(SaveError::Append(AppendError::Unavailable("by order".into()))),
+            (false, false) => Ok(()),
+        }
     }
 }
 
@@ -136,6 +163,12 @@ impl Store for FragileStore {
     fn append(&self, append: Append) -> BoxFuture<'static, Result<Appended, AppendError>> {
         if self.is_cut() {
             return Box::pin(async { Err(AppendError::Closed) });
+        }
+        if self.leaves.swap(false, Ordering::SeqCst) {
+            self.away.send_replace(true);
+        }
+        if *self.away.borrow() {
+            return Box::pin(async { Err(AppendError::Unavailable("by order".into())) });
         }
         let stored = self.inner.append(append);
         if spend(&self.answers_to_lose) {
