@@ -195,9 +195,10 @@ impl Store for MongoStore {
         Box::pin(async move {
             let entry = self.entry_of(lane)?;
             // Asked first: what is appended after that is not the end that was asked for.
-            let end = reading::bounds(&self.cluster, lane).await?.next;
+            let LaneBounds { start, next } = reading::bounds(&self.cluster, lane).await?;
             let found = lookup::offset_at(&self.cluster, &entry, lane, time).await?;
-            Ok(found.unwrap_or(end))
+            // What has expired may be there still, and is not found.
+            Ok(found.unwrap_or(next).max(start))
         })
     }
 
