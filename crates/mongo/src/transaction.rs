@@ -118,14 +118,17 @@ async fn commit(mut session: ClientSession, deadline: Deadline) -> Result<(), Fa
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
+        // Certain: it was not committed. Only this label says so. A code does not: a server that has no
+        // such transaction may have lost sight of it, and then says beside that what it could not
+        // confirm.
+        if error.contains_label("TransientTransactionError") {
+            return Err(Fault::Transient(describe(&error)));
+        }
         let unknown = error.contains_label("UnknownTransactionCommitResult");
-        match Fault::from(error) {
-            // Certain: it was not committed.
-            fault @ Fault::Transient(_) if !unknown => return Err(fault),
-            fault if deadline.has_passed() => return Err(Fault::Unknown(fault.to_string())),
-            Fault::Transient(_) | Fault::Stale => {}
-            _ if unknown => {}
-            fault => return Err(Fault::Unknown(fault.to_string())),
+        let fault = Fault::from(error);
+        let may_be_told = unknown || matches!(fault, Fault::Transient(_));
+        if !may_be_told || deadline.has_passed() {
+            return Err(Fault::Unknown(fault.to_string()));
         }
         deadline.pause(pause).await;
         pause = (pause * 2).min(RETRY_MAX);
