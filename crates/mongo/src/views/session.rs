@@ -87,7 +87,7 @@ impl SessionProjection {
         + Sync
         + 'static,
     ) -> Started {
-        let (store, handler): (_, Handler) = (store.clone(), Arc::new(handler));
+        let (store, handler): (_, Handler) = (store.by_handlers(), Arc::new(handler));
         let carry = Arc::new(move |batch: Batch, events: Vec<Stored>| {
             let carrying =
                 Carrying { views: store.clone(), handler: Arc::clone(&handler), batch, events };
