@@ -184,6 +184,7 @@ impl Drop for UnderWay {
 fn refused(fault: Fault) -> DatabaseError {
     match fault {
         Fault::Duplicate(text) => DatabaseError::Refused(text),
+        Fault::Rejected(text) => DatabaseError::Rejected(text),
         Fault::Stale => DatabaseError::Fenced,
         Fault::Transient(text) | Fault::Refused(text) | Fault::Unknown(text) => {
             DatabaseError::Unavailable(text)
