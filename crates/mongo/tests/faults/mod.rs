@@ -11,6 +11,8 @@ mod failovers;
 
 mod commands;
 
+mod answers;
+
 mod cuts;
 
 mod late;
