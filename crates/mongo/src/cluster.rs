@@ -283,13 +283,8 @@ fn check_version(version: &str) -> Result<(), OpenError> {
     }
 }
 
-/// The names of the indexes of events.
-pub(crate) const fn index_names() -> [&'static str; 5] {
-    [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
-}
-
 /// The indexes of a collection of ours, besides that of `_id`.
-fn indexes_of(collection: &str) -> Vec<IndexModel> {
+pub(crate) fn indexes_of(collection: &str) -> Vec<IndexModel> {
     match collection {
         "events" => event_indexes(),
         "topics" => vec![index("topic_by_name", doc! { "name": 1 }, true)],
