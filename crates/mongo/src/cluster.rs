@@ -10,6 +10,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{Client, Collection, Database, IndexModel};
+use promethean::migration::Mark;
 use promethean_event::EventId;
 
 use crate::clock::Deadline;
@@ -39,6 +40,9 @@ pub enum OpenError {
     /// A server that is too old.
     #[error("MongoDB {0} is too old; {SERVER_MAJOR_MIN}.0 or later is needed")]
     TooOld(String),
+    /// The database is part of a move to another store, or was.
+    #[error("{0}")]
+    Moved(Mark),
     /// Collections or indexes could not be made.
     #[error("the collections could not be prepared: {0}")]
     Preparation(String),
