@@ -7,6 +7,8 @@ mod alone;
 
 mod pulse;
 
+mod kept;
+
 mod failovers;
 
 mod commands;
