@@ -1,5 +1,7 @@
 //! Retention and compaction. The low-water mark moves first, then events go: a reader who comes in
-//! between finds events that nobody promised him, never a hole that nobody explains.
+//! between finds events that nobody promised him, never a hole that nobody explains. Look-ups do not
+//! find them any more. If it is cut off in between, the next cleaning of any hub deletes what is left,
+//! whatever the rules of the topic are by then.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +35,9 @@ pub(crate) async fn clean(
     holds: &[(Lane, Offset)],
     now: Timestamp,
 ) -> Result<(), Fault> {
+    for (lane, start) in starts(cluster, entry).await? {
+        delete_before(cluster, entry, lane, start).await?;
+    }
     let Cleaning { age_ms_max, bytes_max, compaction } = entry.definition.cleaning;
     if age_ms_max.is_none() && bytes_max.is_none() && compaction.is_none() {
         return Ok(());
@@ -43,6 +48,26 @@ pub(crate) async fn clean(
         Cleaner { cluster, entry, lane, hold, now }.run(entry.definition.cleaning).await?;
     }
     Ok(())
+}
+
+/// Where lanes of a topic start that have let something go.
+pub(crate) async fn starts(
+    cluster: &Cluster,
+    entry: &TopicEntry,
+) -> Result<Vec<(Lane, u64)>, Fault> {
+    let id = i64::from(entry.id.get());
+    let moved = doc! {
+        "_id": { "$gte": id << 32, "$lt": (id + 1) << 32 }, "start": { "$gt": 0_i64 },
+    };
+    let reading = cluster.lanes.find(moved).projection(doc! { "start": 1 });
+    let found: Vec<Document> = cluster.ask(async { reading.await?.try_collect().await }).await?;
+    let start_of = |lane: Lane| {
+        let id = signed(lane.id().get());
+        let is_its = |document: &&Document| document.get_i64("_id").is_ok_and(|found| found == id);
+        let document = found.iter().find(is_its)?;
+        Some((lane, unsigned(document.get_i64("start").ok()?)))
+    };
+    Ok(if found.is_empty() { Vec::new() } else { entry.lanes().filter_map(start_of).collect() })
 }
 
 /// Removes what a lane has below its start, which was moved.

@@ -10,6 +10,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{Client, Collection, Database, IndexModel};
+use promethean::migration::Mark;
 use promethean_event::EventId;
 
 use crate::clock::Deadline;
@@ -39,6 +40,9 @@ pub enum OpenError {
     /// A server that is too old.
     #[error("MongoDB {0} is too old; {SERVER_MAJOR_MIN}.0 or later is needed")]
     TooOld(String),
+    /// The database is part of a move to another store, or was.
+    #[error("{0}")]
+    Moved(Mark),
     /// Collections or indexes could not be made.
     #[error("the collections could not be prepared: {0}")]
     Preparation(String),
@@ -66,6 +70,8 @@ pub(crate) struct Cluster {
     /// Whose news they are.
     pub(crate) name: Arc<str>,
     pub(crate) event_sizes: Arc<EventSizes>,
+    /// What the client was made of; nothing if it is the user's.
+    client_options: Option<Arc<ClientOptions>>,
     deadline: Duration,
     /// When all that is asked of this one has to be done, if that is sooner.
     until: Option<Deadline>,
@@ -79,6 +85,9 @@ const NEWS: &str = "news";
 
 /// How other programs see us among the connections of a server.
 pub(crate) const APP_NAME: &str = "promethean";
+/// The same for connections by which users' code writes: its transactions may rest for longer than ours.
+/// Nothing else that one can give a transaction is shown of those that rest.
+pub(crate) const HANDLERS_APP_NAME: &str = "promethean-handlers";
 
 /// By a majority, and in its journals.
 pub(crate) fn durable() -> WriteConcern {
@@ -114,9 +123,10 @@ impl Cluster {
         client_options.connect_timeout.get_or_insert(Duration::from_secs(3));
         client_options.server_selection_timeout.get_or_insert(options.deadline);
         let name = client_options.default_database.clone();
-        let client = Client::with_options(client_options).map_err(bad_url)?;
+        let client = Client::with_options(client_options.clone()).map_err(bad_url)?;
         let database = client.database(name.as_deref().unwrap_or(&options.database));
-        let cluster = Self::of(client, database, options.deadline);
+        let mut cluster = Self::of(client, database, options.deadline);
+        cluster.client_options = Some(Arc::new(client_options));
         cluster.check().await.map_err(|error| match error {
             OpenError::Unreachable(text) => OpenError::Unreachable(without_password(url, &text)),
             other => other,
@@ -139,9 +149,21 @@ impl Cluster {
             event_sizes: Arc::default(),
             client,
             database,
+            client_options: None,
             deadline,
             until: None,
         }
+    }
+
+    /// The same database by connections of its own, for transactions in which users' code runs.
+    pub(crate) fn for_handlers(&self) -> Self {
+        let Some(options) = &self.client_options else { return self.clone() };
+        let mut options = ClientOptions::clone(options);
+        options.app_name = Some(HANDLERS_APP_NAME.to_owned());
+        // A client has been made of these before.
+        let Ok(client) = Client::with_options(options) else { return self.clone() };
+        let database = client.database(self.database.name());
+        Self::of(client, database, self.deadline)
     }
 
     /// A database of the user's, by the user's client, with the concerns that ours has.
@@ -265,13 +287,8 @@ fn check_version(version: &str) -> Result<(), OpenError> {
     }
 }
 
-/// The names of the indexes of events.
-pub(crate) const fn index_names() -> [&'static str; 5] {
-    [BY_OFFSET, BY_ID, BY_KEY, BY_TIME, TOMBSTONES]
-}
-
 /// The indexes of a collection of ours, besides that of `_id`.
-fn indexes_of(collection: &str) -> Vec<IndexModel> {
+pub(crate) fn indexes_of(collection: &str) -> Vec<IndexModel> {
     match collection {
         "events" => event_indexes(),
         "topics" => vec![index("topic_by_name", doc! { "name": 1 }, true)],

@@ -18,6 +18,10 @@ pub(crate) enum Fault {
     /// Nothing was written, and trying again would not help, or there was no time left for it.
     #[error("{0}")]
     Refused(String),
+    /// Nothing was written, because of what was to be: a rule, a type or an index is against it, whoever
+    /// tries.
+    #[error("{0}")]
+    Rejected(String),
     /// Nobody knows whether it was written.
     #[error("{0}")]
     Unknown(String),
@@ -28,6 +32,40 @@ const DUPLICATE: [i32; 3] = [11000, 11001, 12582];
 /// Codes for what goes by itself, where no label says so: elections, shutdowns, cuts.
 const TRANSIENT: [i32; 14] =
     [6, 7, 89, 91, 112, 189, 251, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// Codes by which a write fails that is as it should be: nobody may write, or not so, or not now.
+const NOT_OF_THE_WRITE: [i32; 12] = [8, 13, 18, 24, 50, 112, 146, 202, 11601, 14031, 24000, 290];
+/// Codes by which a whole command fails because of a value or a document in it.
+const OF_THE_WRITE: [i32; 25] = [
+    2, 9, 14, 15, 16, 22, 28, 40, 52, 53, 54, 55, 56, 57, 66, 121, 171, 10334, 11000, 11001, 12582,
+    17280, 17419, 17420, 16836,
+];
+
+/// Whether a write is refused for what is written, when the server says so by this code.
+pub(crate) fn is_of_the_write(code: i32) -> bool {
+    !NOT_OF_THE_WRITE.contains(&code) && !TRANSIENT.contains(&code)
+}
+
+/// Whether something failed for what was to be written or asked, and would for whoever tries: not for who
+/// tries, or when.
+pub(crate) fn is_of_what_was_asked(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::Write(WriteFailure::WriteError(error)) => is_of_the_write(error.code),
+        ErrorKind::InsertMany(error) => {
+            let mut errors = error.write_errors.iter().flatten();
+            errors.any(|error| is_of_the_write(error.code))
+        }
+        ErrorKind::BulkWrite(error) => {
+            error.write_errors.values().any(|error| is_of_the_write(error.code))
+        }
+        ErrorKind::Command(error) => OF_THE_WRITE.contains(&error.code),
+        ErrorKind::InvalidArgument { .. }
+        | ErrorKind::BsonDeserialization(_)
+        | ErrorKind::BsonSerialization(_)
+        | ErrorKind::Bson(_) => true,
+        _ => false,
+    }
+}
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {

@@ -64,5 +64,5 @@ pub use cluster::OpenError;
 pub use examine::{Finding, Verdict, examine};
 /// The driver, so that its types are the same here and there.
 pub use mongodb;
-pub use options::MongoOptions;
+pub use options::{IfMoved, MongoOptions};
 pub use store::MongoStore;

@@ -73,7 +73,8 @@ pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// The least version of the server: earlier ones refuse names with dots, and lack much else.
 pub(crate) const SERVER_MAJOR_MIN: i64 = 5;
 /// A transaction that nothing has happened in for so long is nobody's any more. Ours take
-/// milliseconds between their commands.
+/// milliseconds between their commands; those in which users' code runs have [`HANDLING_TIME`], for as
+/// long as their hub is connected.
 pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 /// How long what a projection has not read is kept although no hub keeps the projection: over a
 /// deployment or an outage, and not for ever if it was given up.
@@ -96,4 +97,5 @@ pub(crate) const FEED_CHUNK_BYTES: usize = promethean_event::limits::BATCH_BYTES
 /// A feed that stands back less than that is not told to be behind, however short the history is.
 pub(crate) const FEED_AGE_ALARM_S_MIN: u64 = 60;
 
+const _: () = assert!(ABANDONED_AFTER.as_secs() < HANDLING_TIME.as_secs());
 const _: () = assert!(HANDLING_TIME.as_secs() * 2 <= HANDLING_TIME_MAX.as_secs());

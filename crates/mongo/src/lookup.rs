@@ -1,11 +1,15 @@
-//! Single events, by id, key and time: always by an index.
+//! Single events, by id, key and time: always by an index. What has expired and is still to be deleted is
+//! not found: where lanes start is asked at the same time.
+
+use std::collections::HashMap;
 
 use futures_util::{StreamExt, TryStreamExt};
 use mongodb::bson::raw::RawDocumentBuf;
 use mongodb::bson::{Document, doc};
 use promethean::store::{KeyPage, KeyQuery, Lane, ReadError, Stored, TopicEntry};
-use promethean_event::{EventId, Key, Offset, Timestamp};
+use promethean_event::{EventId, Key, Offset, Partition, Timestamp};
 
+use crate::cleaning;
 use crate::cluster::{BY_ID, BY_KEY, BY_TIME, Cluster};
 use crate::document::{date, decode, signed, unsigned};
 use crate::fault::Fault;
@@ -76,13 +80,29 @@ fn events(found: &[RawDocumentBuf], entry: &TopicEntry) -> Result<Vec<Stored>, R
     found.iter().map(|document| decode(document, &entry.definition.topic)).collect()
 }
 
+/// Where the lanes of a topic start.
+struct Starts(HashMap<Partition, u64>);
+
+impl Starts {
+    async fn of(cluster: &Cluster, entry: &TopicEntry) -> Result<Self, Fault> {
+        let starts = cleaning::starts(cluster, entry).await?;
+        Ok(Self(starts.into_iter().map(|(lane, start)| (lane.partition, start)).collect()))
+    }
+
+    fn has_kept(&self, stored: &Stored) -> bool {
+        let start = self.0.get(&stored.event.partition);
+        start.is_none_or(|start| stored.event.offset.get() >= *start)
+    }
+}
+
 pub(crate) async fn find(
     cluster: &Cluster,
     entry: &TopicEntry,
     id: EventId,
 ) -> Result<Option<Stored>, ReadError> {
-    let found = Query::by_id(entry, id).all(cluster).await?;
-    Ok(events(&found, entry)?.pop())
+    let query = Query::by_id(entry, id).all(cluster);
+    let (found, starts) = futures_util::try_join!(query, Starts::of(cluster, entry))?;
+    Ok(events(&found, entry)?.pop().filter(|stored| starts.has_kept(stored)))
 }
 
 /// Those of these ids that are there.
@@ -109,7 +129,11 @@ pub(crate) async fn history(
     key: &Key,
     max: usize,
 ) -> Result<Vec<Stored>, ReadError> {
-    events(&Query::by_key(entry, key, max).all(cluster).await?, entry)
+    let query = Query::by_key(entry, key, max).all(cluster);
+    let (found, starts) = futures_util::try_join!(query, Starts::of(cluster, entry))?;
+    // Newest first: nothing that is kept is behind one that is not.
+    let kept = events(&found, entry)?.into_iter().filter(|stored| starts.has_kept(stored));
+    Ok(kept.collect())
 }
 
 pub(crate) async fn latest(
@@ -121,7 +145,11 @@ pub(crate) async fn latest(
         let found = Query::by_key(entry, &key, 1).all(cluster).await?;
         Ok::<_, ReadError>(events(&found, entry)?.pop())
     });
-    futures_util::stream::iter(newest).buffered(LOOKUPS_AT_ONCE).try_collect().await
+    let newest = futures_util::stream::iter(newest).buffered(LOOKUPS_AT_ONCE);
+    let starts = async { Ok(Starts::of(cluster, entry).await?) };
+    let (newest, starts) = futures_util::try_join!(newest.try_collect::<Vec<_>>(), starts)?;
+    let kept = |found: Option<Stored>| found.filter(|stored| starts.has_kept(stored));
+    Ok(newest.into_iter().map(kept).collect())
 }
 
 pub(crate) async fn offset_at(
@@ -143,49 +171,61 @@ pub(crate) async fn keys(
     query: &KeyQuery,
 ) -> Result<KeyPage, ReadError> {
     let max = query.max.max(1);
-    let mut page = KeyPage::default();
+    let starts = Starts::of(cluster, entry).await?;
+    let mut walk =
+        Walk { cluster, entry, prefix: &query.prefix, max: max + 1, starts, found: Vec::new() };
     let mut bound = match &query.after {
         Some(after) if after.as_str() >= query.prefix.as_str() => doc! { "$gt": after.as_str() },
         _ => doc! { "$gte": &query.prefix },
     };
     // A jump begins where the last key ended; it ends when nothing is left to jump to.
-    while let Some(next) = walk(cluster, entry, bound, (&query.prefix, max + 1), &mut page).await? {
-        bound = doc! { "$gt": next.as_str() };
+    while let Some(next) = walk.from(bound).await? {
+        bound = doc! { "$gt": next };
     }
-    page.more = page.events.len() > max;
+    let mut page = KeyPage { more: walk.found.len() > max, events: walk.found };
     page.events.truncate(max);
     Ok(page)
 }
 
-/// Takes keys up from a bound on; gives the key to jump behind, if there is one.
-async fn walk(
-    cluster: &Cluster,
-    entry: &TopicEntry,
-    bound: Document,
-    (prefix, max): (&str, usize),
-    page: &mut KeyPage,
-) -> Result<Option<Key>, ReadError> {
-    let query = Query::keys(entry, bound);
-    let reading = cluster.events.find(query.filter).sort(query.sort);
-    let reading = reading.hint(mongodb::options::Hint::Name(query.index.to_owned()));
-    let mut cursor = cluster.ask(reading.batch_size(128)).await?;
-    let mut repeats = 0;
-    while page.events.len() < max && cluster.ask(cursor.advance()).await? {
-        let document = cursor.current();
-        let key = document.get_str("key").unwrap_or_default();
-        if !key.starts_with(prefix) {
-            return Ok(None);
-        }
-        let last = page.events.last().and_then(|stored| stored.event.key.as_ref());
-        if last.is_some_and(|last| last.as_str() == key) {
-            repeats += 1;
-            if repeats > KEY_REPEATS_MAX {
-                return Ok(last.cloned());
+/// A way along the keys of a topic.
+struct Walk<'a> {
+    cluster: &'a Cluster,
+    entry: &'a TopicEntry,
+    prefix: &'a str,
+    /// So many keys at most.
+    max: usize,
+    starts: Starts,
+    /// The newest event of each key.
+    found: Vec<Stored>,
+}
+
+impl Walk<'_> {
+    /// Takes keys up from a bound on; gives the key to jump behind, if there is one.
+    async fn from(&mut self, bound: Document) -> Result<Option<String>, ReadError> {
+        let query = Query::keys(self.entry, bound);
+        let reading = self.cluster.events.find(query.filter).sort(query.sort);
+        let reading = reading.hint(mongodb::options::Hint::Name(query.index.to_owned()));
+        let mut cursor = self.cluster.ask(reading.batch_size(128)).await?;
+        let (mut last, mut repeats) = (None::<String>, 0);
+        while self.found.len() < self.max && self.cluster.ask(cursor.advance()).await? {
+            let document = cursor.current();
+            let key = document.get_str("key").unwrap_or_default();
+            if !key.starts_with(self.prefix) {
+                return Ok(None);
             }
-            continue;
+            if last.as_deref() == Some(key) {
+                repeats += 1;
+                if repeats > KEY_REPEATS_MAX {
+                    return Ok(last);
+                }
+                continue;
+            }
+            (last, repeats) = (Some(key.to_owned()), 0);
+            let newest = decode(document, &self.entry.definition.topic)?;
+            if self.starts.has_kept(&newest) {
+                self.found.push(newest);
+            }
         }
-        repeats = 0;
-        page.events.push(decode(document, &entry.definition.topic)?);
+        Ok(None)
     }
-    Ok(None)
 }

@@ -14,6 +14,17 @@ pub struct MongoOptions {
     pub poll: Duration,
     /// Where append times come from.
     pub clock: Arc<dyn Clock>,
+    /// What to do with a database that is part of a move (`prom migrate`). Default: refuse it.
+    pub if_moved: IfMoved,
+}
+
+/// What to do with a database from which everything was moved elsewhere, or that is being moved from or to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfMoved {
+    /// It is not opened: what is written there is lost to everybody else.
+    Refuse,
+    /// It is opened: for tools that move, or look.
+    Open,
 }
 
 impl Default for MongoOptions {
@@ -23,6 +34,7 @@ impl Default for MongoOptions {
             deadline: Duration::from_secs(10),
             poll: Duration::from_secs(1),
             clock: Arc::new(SystemClock),
+            if_moved: IfMoved::Refuse,
         }
     }
 }

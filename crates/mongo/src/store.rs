@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
+use promethean::migration;
 use promethean::store::{
     Append, AppendError, Appended, Attend, Claim, Claims, Clock, Entry, GroupRecord, GroupSave,
     Growth, HubId, HubPresence, KeyPage, KeyQuery, Lane, LaneBounds, Page, Put, Read, ReadError,
@@ -15,7 +16,7 @@ use crate::cluster::{Cluster, OpenError};
 use crate::growth::Growing;
 use crate::limits::REQUESTS_WAITING_MAX;
 use crate::news::Teller;
-use crate::options::MongoOptions;
+use crate::options::{IfMoved, MongoOptions};
 use crate::table::Table;
 use crate::watch::Watch;
 use crate::writer::{Asked, Known, Reply, Request, Writer};
@@ -51,7 +52,8 @@ impl Drop for MongoStore {
 
 impl MongoStore {
     /// Connects, checks the server, and makes what is missing of collections and indexes. The
-    /// database is the one that the connection string names, or that of the options.
+    /// database is the one that the connection string names, or that of the options. Refused if
+    /// everything was moved elsewhere, or is being moved, unless the options say otherwise.
     pub async fn open(url: &str, options: MongoOptions) -> Result<Self, OpenError> {
         let cluster = Cluster::connect(url, &options).await?;
         Self::over(cluster, options).await
@@ -93,7 +95,17 @@ impl MongoStore {
         let telling = Mutex::new(Some(tokio::spawn(Arc::clone(&teller).run())));
         let requests = Mutex::new(Some(requests));
         let clock = options.clock;
-        Ok(Self { cluster, clock, table, growing, requests, watching, teller, telling })
+        let store = Self { cluster, clock, table, growing, requests, watching, teller, telling };
+        if options.if_moved == IfMoved::Open {
+            return Ok(store);
+        }
+        let refused = match migration::standing(&store).await {
+            Ok(None) => return Ok(store),
+            Ok(Some(mark)) => OpenError::Moved(mark),
+            Err(error) => OpenError::Preparation(error.to_string()),
+        };
+        store.close().await;
+        Err(refused)
     }
 
     pub(crate) const fn cluster(&self) -> &Cluster {
@@ -195,9 +207,10 @@ impl Store for MongoStore {
         Box::pin(async move {
             let entry = self.entry_of(lane)?;
             // Asked first: what is appended after that is not the end that was asked for.
-            let end = reading::bounds(&self.cluster, lane).await?.next;
+            let LaneBounds { start, next } = reading::bounds(&self.cluster, lane).await?;
             let found = lookup::offset_at(&self.cluster, &entry, lane, time).await?;
-            Ok(found.unwrap_or(end))
+            // What has expired may be there still, and is not found.
+            Ok(found.unwrap_or(next).max(start))
         })
     }
 

@@ -3,16 +3,17 @@
 use futures_core::future::BoxFuture;
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::ReturnDocument;
+use mongodb::options::{Hint, ReturnDocument};
 use promethean::store::{
     AppendError, Cleaning, Compaction, SaveError, TopicDefinition, TopicEntry, TopicId, TopicTable,
     is_reserved,
 };
 use promethean_event::{PartitionCount, Topic};
 
-use crate::cluster::Cluster;
+use crate::cluster::{BY_OFFSET, Cluster};
 use crate::document::{signed, unsigned};
 use crate::fault::Fault;
+use crate::limits::DELETE_EVENTS_MAX;
 use crate::news::{self, About};
 use crate::transaction::{Attempt, Step, transact, transact_anew};
 
@@ -220,10 +221,25 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), Fault> {
     Ok(())
 }
 
+/// In pieces, each within a deadline. It may be cut off at any time, because the topic's document stays
+/// until all are gone.
 async fn delete_events(cluster: &Cluster, name: &str, id: Bson) -> Result<(), Fault> {
     let events = doc! { "topic": name, "topic_id": id };
-    // Not within a deadline of ours: it takes as long as there are events, and may be cut off at
-    // any time, because the topic's document stays until all are gone.
-    cluster.events.delete_many(events).await?;
-    Ok(())
+    let sort = doc! { "topic": 1, "topic_id": 1, "partition": 1, "offset": 1 };
+    loop {
+        let first = cluster.events.find_one(events.clone()).sort(sort.clone());
+        let first = first.projection(doc! { "partition": 1, "offset": 1 });
+        let first = cluster.ask(first.hint(Hint::Name(BY_OFFSET.to_owned()))).await?;
+        let Some(first) = first else { return Ok(()) };
+        let (Ok(partition), Ok(offset)) = (first.get_i64("partition"), first.get_i64("offset"))
+        else {
+            return Err(Fault::Refused(format!("an event of {name} has no place: {first:?}")));
+        };
+        let end = offset.saturating_add(signed(DELETE_EVENTS_MAX));
+        let mut piece = events.clone();
+        piece.insert("partition", partition);
+        piece.insert("offset", doc! { "$gte": offset, "$lt": end });
+        let deleting = cluster.events.delete_many(piece);
+        cluster.ask(deleting.hint(Hint::Name(BY_OFFSET.to_owned()))).await?;
+    }
 }

@@ -1,5 +1,6 @@
 //! One transaction, tried until it is through, refused, or out of time.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -8,9 +9,10 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
 use crate::clock::{Deadline, Stopwatch};
-use crate::cluster::{APP_NAME, Cluster, durable};
+use crate::cluster::{APP_NAME, Cluster, HANDLERS_APP_NAME, durable};
+use crate::document::{unsigned, whole};
 use crate::fault::{Fault, describe, too_late};
-use crate::limits::{ABANDONED_AFTER, RETRY_MAX, RETRY_MIN};
+use crate::limits::{ABANDONED_AFTER, HANDLING_TIME, RETRY_MAX, RETRY_MIN};
 
 /// What a transaction does. May be called several times: each time begins anew.
 pub(crate) trait Attempt: Send {
@@ -118,14 +120,17 @@ async fn commit(mut session: ClientSession, deadline: Deadline) -> Result<(), Fa
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
+        // Certain: it was not committed. Only this label says so. A code does not: a server that has no
+        // such transaction may have lost sight of it, and then says beside that what it could not
+        // confirm.
+        if error.contains_label("TransientTransactionError") {
+            return Err(Fault::Transient(describe(&error)));
+        }
         let unknown = error.contains_label("UnknownTransactionCommitResult");
-        match Fault::from(error) {
-            // Certain: it was not committed.
-            fault @ Fault::Transient(_) if !unknown => return Err(fault),
-            fault if deadline.has_passed() => return Err(Fault::Unknown(fault.to_string())),
-            Fault::Transient(_) | Fault::Stale => {}
-            _ if unknown => {}
-            fault => return Err(Fault::Unknown(fault.to_string())),
+        let fault = Fault::from(error);
+        let may_be_told = unknown || matches!(fault, Fault::Transient(_));
+        if !may_be_told || deadline.has_passed() {
+            return Err(Fault::Unknown(fault.to_string()));
         }
         deadline.pause(pause).await;
         pause = (pause * 2).min(RETRY_MAX);
@@ -154,26 +159,63 @@ async fn end_abandoned(cluster: &Cluster, deadline: Deadline) {
     }
 }
 
-/// Our own sessions on the primary with a transaction that has been open, and idle, for too long.
+/// Our own sessions on the primary with a transaction that nobody goes on with.
 async fn abandoned(cluster: &Cluster) -> mongodb::error::Result<Vec<Bson>> {
-    let idle_micros = i64::try_from(ABANDONED_AFTER.as_micros()).unwrap_or(i64::MAX);
     let pipeline = [
-        doc! { "$currentOp": { "allUsers": false, "idleSessions": true } },
-        doc! { "$match": {
-            "type": "idleSession",
-            "appName": APP_NAME,
-            "transaction.timeInactiveMicros": { "$gt": idle_micros },
+        doc! { "$currentOp": {
+            "allUsers": false, "idleSessions": true, "idleConnections": true,
+        } },
+        doc! { "$match": { "appName": { "$in": [APP_NAME, HANDLERS_APP_NAME] } } },
+        doc! { "$project": {
+            "type": 1, "appName": 1, "connectionId": 1, "lsid.id": 1,
+            "idle": "$transaction.timeInactiveMicros",
         } },
     ];
     let admin = cluster.client.database("admin");
     // What goes on now is no data, and not to be had by a majority.
     let mut cursor = admin.aggregate(pipeline).read_concern(ReadConcern::local()).await?;
-    let mut sessions = Vec::new();
+    let (mut sessions, mut connections) = (Vec::new(), HashSet::new());
     while cursor.advance().await? {
         let found: Document = cursor.deserialize_current()?;
-        if let Some(id) = found.get_document("lsid").ok().and_then(|lsid| lsid.get("id")) {
-            sessions.push(Bson::Document(doc! { "id": id.clone() }));
+        match found.get_str("type") {
+            Ok("idleSession") => sessions.push(found),
+            _ => connections.extend(found.get("connectionId").and_then(whole)),
         }
     }
-    Ok(sessions)
+    let left = sessions.iter().filter(|session| is_abandoned(session, &connections));
+    let id = |session: &Document| session.get_document("lsid").ok()?.get("id").cloned();
+    Ok(left.filter_map(id).map(|id| Bson::Document(doc! { "id": id })).collect())
+}
+
+/// Whether a transaction has rested for too long. One of users' code may rest for as long as that may
+/// take, if the hub that it is of is connected.
+fn is_abandoned(session: &Document, connections: &HashSet<i64>) -> bool {
+    let idle = session.get("idle").and_then(whole).map_or(0, unsigned);
+    let idle = Duration::from_micros(idle);
+    let is_handling = session.get_str("appName").is_ok_and(|name| name == HANDLERS_APP_NAME);
+    let connection = session.get("connectionId").and_then(whole);
+    let is_connected = connection.is_some_and(|connection| connections.contains(&connection));
+    let enough = if is_handling && is_connected { HANDLING_TIME } else { ABANDONED_AFTER };
+    idle > enough
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_users_has_its_time_while_its_hub_is_there() {
+        let is_abandoned = |app: &str, seconds: i64, connection: i64| {
+            let session = doc! {
+                "appName": app, "idle": seconds * 1_000_000, "connectionId": connection,
+            };
+            is_abandoned(&session, &HashSet::from([7]))
+        };
+        assert!(!is_abandoned(APP_NAME, 1, 7));
+        assert!(is_abandoned(APP_NAME, 2, 7));
+        assert!(!is_abandoned(HANDLERS_APP_NAME, 14, 7));
+        assert!(is_abandoned(HANDLERS_APP_NAME, 16, 7));
+        assert!(!is_abandoned(HANDLERS_APP_NAME, 1, 8));
+        assert!(is_abandoned(HANDLERS_APP_NAME, 2, 8), "its hub has gone");
+    }
 }

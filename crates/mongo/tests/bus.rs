@@ -6,9 +6,12 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
+use promethean::migration::{Mark, Role, Stage};
+use promethean::store::{Put, Store};
 use promethean::{Bus, BusOptions};
+use promethean_event::{EventId, Key, Payload};
 use promethean_harness::conformance::bus::{self, BusFactory, FragileStore, Pace};
-use promethean_mongo::{MongoOptions, MongoStore};
+use promethean_mongo::{IfMoved, MongoOptions, MongoStore, OpenError};
 use tokio::runtime::Runtime;
 
 use crate::conformance::wait_for;
@@ -127,4 +130,34 @@ fn random_runs() {
     }
     println!("{crashes} crashes");
     must_hold(&[]);
+}
+
+/// A program that opened the store itself went on writing to a database that had been moved: only `prom`
+/// looked for the mark.
+#[test]
+fn a_database_that_was_moved_is_not_opened() {
+    wait_for(async {
+        let name = database();
+        let store = MongoStore::open(&url_of(&name), MongoOptions::default()).await.unwrap();
+        let mark = Mark {
+            id: EventId::generate(),
+            role: Role::Source,
+            stage: Stage::Moved,
+            other: "/srv/bus".to_owned(),
+        };
+        let (key, value) = (Key::new("source").unwrap(), Some(Payload::of(&mark).unwrap()));
+        let put = Put { space: "migration", key, value, expect: None };
+        store.put(vec![put]).await.unwrap();
+        store.close().await;
+        let refused = MongoStore::open(&url_of(&name), MongoOptions::default()).await.unwrap_err();
+        assert!(matches!(&refused, OpenError::Moved(found) if *found == mark), "{refused}");
+        assert!(refused.to_string().contains("/srv/bus"), "{refused}");
+        let options = || MongoOptions { if_moved: IfMoved::Open, ..MongoOptions::default() };
+        let store = MongoStore::open(&url_of(&name), options()).await.unwrap();
+        assert!(promethean::migration::abandon(&store).await.unwrap());
+        store.close().await;
+        let store = MongoStore::open(&url_of(&name), MongoOptions::default()).await.unwrap();
+        store.close().await;
+        drop_databases(vec![name]);
+    });
 }

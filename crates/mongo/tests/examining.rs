@@ -66,3 +66,33 @@ fn projections_that_nobody_keeps_are_named() {
         drop_database(&name).await;
     });
 }
+
+/// What is missing or otherwise is told with the command that makes it, of all collections.
+#[test]
+fn indexes_that_are_missing_or_otherwise_are_named_with_what_to_do() {
+    wait_for(async {
+        let name = database();
+        let nothing = found(&name, "indexes").await;
+        assert!(nothing[0].text.contains("there is nothing yet"), "{nothing:?}");
+        drop(MongoStore::open(&url_of(&name), MongoOptions::default()).await.unwrap());
+        let good = found(&name, "indexes").await;
+        assert_eq!(good[0].verdict, Verdict::Good, "{good:?}");
+        let database = Client::with_uri_str(url()).await.unwrap().database(&name);
+        let (events, cursors) =
+            (database.collection::<Document>("events"), database.collection::<Document>("cursors"));
+        cursors.drop_index("cursors_of_group").await.unwrap();
+        events.drop_index("by_key").await.unwrap();
+        let by_key = mongodb::options::IndexOptions::builder().name("by_key".to_owned()).build();
+        let by_key = mongodb::IndexModel::builder().keys(doc! { "key": 1 }).options(by_key).build();
+        events.create_index(by_key).await.unwrap();
+        let bad = found(&name, "indexes").await;
+        assert_eq!(bad[0].verdict, Verdict::Error, "{bad:?}");
+        for told in [
+            r#"db.events.dropIndex("by_key"), then db.events.createIndex({ "topic": 1, "topic_id": 1, "key": 1, "offset": -1 }, { "name": "by_key" })"#,
+            r#"db.cursors.createIndex({ "group": 1, "lane": 1 }, { "name": "cursors_of_group", "unique": true })"#,
+        ] {
+            assert!(bad[0].text.contains(told), "{told} is not in {}", bad[0].text);
+        }
+        drop_database(&name).await;
+    });
+}

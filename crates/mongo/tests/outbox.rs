@@ -195,6 +195,65 @@ fn rows_are_placed_by_the_server() {
     });
 }
 
+/// `docs/outbox.md`: the order of events of one key whose transactions are open at once is that of their
+/// `add`s, unless the later one is through before the other one is there; where they write something in
+/// common, one of them is refused.
+#[test]
+fn transactions_of_one_key_that_are_open_at_once_keep_what_is_documented() {
+    wait_for(async {
+        let place = MongoPlace::new().await.unwrap();
+        let orders = place.database.collection::<Document>("orders");
+        orders.insert_one(doc! { "_id": 7 }).await.unwrap();
+        let event = || {
+            let (id, ts) = (EventId::generate(), Timestamp::from_millis(1));
+            NewEvent::new(id, ts, "order.placed".parse().unwrap(), Payload::null())
+                .with_key(promethean_event::Key::new("7").unwrap())
+        };
+        let table = place.outbox.table();
+        let claimed = async || {
+            let rows = table.claim(wish()).await.unwrap().rows;
+            let settlement = |row: &promethean::outbox::Row| promethean::outbox::Settlement {
+                seq: row.seq,
+                outcome: promethean::outbox::Outcome::Sent,
+            };
+            table.settle("one".into(), rows.iter().map(settlement).collect()).await.unwrap();
+            rows.into_iter().map(|row| row.content.unwrap().id).collect::<Vec<_>>()
+        };
+        let both = async || {
+            let (first, second) = (event(), event());
+            let mut sessions = [
+                place.client.start_session().await.unwrap(),
+                place.client.start_session().await.unwrap(),
+            ];
+            for (session, event) in sessions.iter_mut().zip([&first, &second]) {
+                session.start_transaction().await.unwrap();
+                place.outbox.add(session, event).await.unwrap();
+            }
+            (sessions, first.id, second.id)
+        };
+        // Nobody looks in between: the order of adding, not that of commits.
+        let ([mut one, mut other], first, second) = both().await;
+        other.commit_transaction().await.unwrap();
+        one.commit_transaction().await.unwrap();
+        assert_eq!(claimed().await, [first, second]);
+        // Somebody does.
+        let ([mut one, mut other], first, second) = both().await;
+        other.commit_transaction().await.unwrap();
+        assert_eq!(claimed().await, [second]);
+        one.commit_transaction().await.unwrap();
+        assert_eq!(claimed().await, [first]);
+        // They write the order itself: only one of them can.
+        let ([mut one, mut other], _, second) = both().await;
+        let (by_id, paid) = (doc! { "_id": 7 }, doc! { "$inc": { "paid": 1 } });
+        orders.update_one(by_id.clone(), paid.clone()).session(&mut other).await.unwrap();
+        other.commit_transaction().await.unwrap();
+        let refused = orders.update_one(by_id, paid).session(&mut one).await.unwrap_err();
+        assert!(refused.contains_label("TransientTransactionError"), "{refused}");
+        assert_eq!(claimed().await, [second]);
+        drop_database(place.database.name()).await;
+    });
+}
+
 /// Claims, marks and listings go by indexes.
 #[test]
 fn no_step_reads_the_outbox_through() {

@@ -57,7 +57,8 @@ impl Bus {
         Self { inner }
     }
 
-    /// Opens the bus in a directory, making it if it is not there. Only one process can.
+    /// Opens the bus in a directory, making it if it is not there. Only one process can. Refused if
+    /// everything was moved elsewhere (`prom migrate`), or is being moved.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, crate::embedded::OpenError> {
         Self::open_with(path, BusOptions::default()).await
     }
@@ -75,7 +76,13 @@ impl Bus {
             Ok(opened) => opened?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
-        Ok(Self::with_store(Arc::new(store), options))
+        let refused = match crate::migration::standing(&store).await {
+            Ok(None) => return Ok(Self::with_store(Arc::new(store), options)),
+            Ok(Some(mark)) => crate::embedded::OpenError::Moved(mark),
+            Err(error) => crate::embedded::OpenError::Mark(Box::new(error)),
+        };
+        store.close().await;
+        Err(refused)
     }
 
     /// The store below.

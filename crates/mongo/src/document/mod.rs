@@ -5,7 +5,7 @@ mod payload;
 
 use bytes::Bytes;
 use mongodb::bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
-use mongodb::bson::{DateTime, cstr};
+use mongodb::bson::{Bson, DateTime, cstr};
 use promethean::store::{ReadError, Stored, TopicId};
 use promethean_event::{
     Event, EventId, Headers, Key, NewEvent, Offset, Partition, Payload, SessionId, Tag, Timestamp,
@@ -35,6 +35,17 @@ pub(crate) fn signed(number: u64) -> i64 {
 
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// A whole number, of whichever kind.
+pub(crate) fn whole(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        #[expect(clippy::cast_possible_truncation, reason = "settings are small")]
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
+    }
 }
 
 pub(crate) fn date(time: Timestamp) -> DateTime {

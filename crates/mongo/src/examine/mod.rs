@@ -1,14 +1,18 @@
 //! What of a MongoDB deployment should be otherwise before it is relied on.
 
+mod version;
+
+mod indexes;
+
 mod sharding;
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 
 use promethean::store::Clock;
 
-use crate::cluster::{Cluster, OpenError, index_names};
-use crate::document::unsigned;
+use crate::cluster::{Cluster, OpenError};
+use crate::document::{unsigned, whole};
 use crate::fault::describe;
 use crate::limits::{
     CATCH_UP_MS_MAX, CLOCK_SKEW_MS_MAX, OPLOG_HOURS_MIN, OPLOG_SILENCE_S_MAX, PROJECTION_AWAY_MAX,
@@ -74,8 +78,8 @@ impl Findings {
     async fn version(&mut self, cluster: &Cluster) {
         match admin(cluster, doc! { "buildInfo": 1 }).await {
             Ok(build) => {
-                let version = build.get_str("version").unwrap_or_default();
-                self.add("version", Verdict::Good, format!("MongoDB {version}"));
+                let (verdict, text) = version::judge(build.get_str("version").unwrap_or_default());
+                self.add("version", verdict, text);
             }
             Err(text) => self.add("version", Verdict::Unknown, text),
         }
@@ -297,25 +301,6 @@ impl Findings {
         }
     }
 
-    async fn indexes(&mut self, cluster: &Cluster) {
-        let names = match cluster.ask(cluster.events.list_index_names()).await {
-            Ok(names) => names,
-            Err(fault) if fault.to_string().contains("does not exist") => {
-                let text = "there is nothing yet; the first hub makes collections and indexes";
-                return self.add("indexes", Verdict::Good, text);
-            }
-            Err(fault) => return self.add("indexes", Verdict::Unknown, fault.to_string()),
-        };
-        let is_missing = |name: &&str| !names.iter().any(|there| there == *name);
-        let missing: Vec<&str> = index_names().into_iter().filter(is_missing).collect();
-        if missing.is_empty() {
-            self.add("indexes", Verdict::Good, "the events have their indexes");
-        } else {
-            let text = format!("missing: {}; a hub that starts makes them", missing.join(", "));
-            self.add("indexes", Verdict::Error, text);
-        }
-    }
-
     async fn access(&mut self, cluster: &Cluster) {
         let status = match admin(cluster, doc! { "connectionStatus": 1 }).await {
             Ok(status) => status,
@@ -362,17 +347,6 @@ impl Findings {
                 self.add("tls", Verdict::Error, text);
             }
         }
-    }
-}
-
-/// A whole number, of whichever kind.
-fn whole(value: &Bson) -> Option<i64> {
-    match value {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        #[expect(clippy::cast_possible_truncation, reason = "settings are small")]
-        Bson::Double(number) => Some(*number as i64),
-        _ => None,
     }
 }
 

@@ -75,7 +75,9 @@ impl MongoOutbox {
     /// never was. The same event again adds nothing.
     ///
     /// Events of one key are published in the order in which they were added, if the transactions
-    /// came one after the other; of transactions that were open at once, in the order of commits.
+    /// came one after the other. Of two that were open at once the one that added later goes first if
+    /// it is committed and published before the other one is committed; that cannot be where both
+    /// write a document in common, since one of them is then refused, and done again.
     pub async fn add(&self, session: &mut ClientSession, event: &NewEvent) -> Result<(), AddError> {
         if !is_in_transaction(session).await? {
             return Err(AddError::NoTransaction);

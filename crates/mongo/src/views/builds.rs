@@ -8,7 +8,7 @@ use mongodb::options::IndexOptions;
 use mongodb::{ClientSession, IndexModel};
 use promethean::projection::View;
 use promethean::projection::view_store::{
-    Build, BuildClaim, BuildState, DatabaseError, Plan, Requested,
+    Build, BuildClaim, BuildState, DatabaseError, Plan, Requested, building_table,
 };
 
 use super::record::{begun, build, cursor_document, field, lane_number, plan_document};
@@ -52,14 +52,12 @@ impl MongoViews {
         there: &BTreeSet<String>,
     ) -> Result<(), DatabaseError> {
         for view in views {
-            let (mine, begin) = (build.table(&view.name), format!("{}__build_", view.name));
-            for name in there.iter().filter(|name| name.starts_with(&begin) && **name != mine) {
-                let collection = self.collection(name);
+            // A name that only begins like one of ours is somebody else's.
+            let numbers = there.iter().filter_map(|name| built(&view.name, name));
+            for number in numbers.filter(|number| *number != build.number) {
+                let collection = self.collection(&building_table(&view.name, number));
                 self.cluster.ask(collection.drop()).await.map_err(refused)?;
-                let number = name.strip_prefix(&begin).and_then(|number| number.parse().ok());
-                if let Some(number) = number {
-                    self.forget_graves(number).await?;
-                }
+                self.forget_graves(number).await?;
             }
         }
         Ok(())
@@ -119,6 +117,13 @@ impl MongoViews {
             _ => Ok(()),
         }
     }
+}
+
+/// The number of the build that a collection is of, if it is one of this view.
+fn built(view: &str, collection: &str) -> Option<i64> {
+    let number = collection.strip_prefix(view)?.strip_prefix("__build_")?.parse().ok()?;
+    // Only as we write it: `+7` and `007` are numbers, too.
+    (building_table(view, number) == collection).then_some(number)
 }
 
 /// Views that cannot be collections, or fields that cannot be searched there.
@@ -259,5 +264,27 @@ impl Obtaining {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::built;
+
+    #[test]
+    fn only_what_is_named_as_builds_are_is_one() {
+        assert_eq!(built("orders", "orders__build_17"), Some(17));
+        for other in [
+            "orders",
+            "orders__build_",
+            "orders__build_notes",
+            "orders__build_7_old",
+            "orders__build_+7",
+            "orders__build_007",
+            "my_orders__build_7",
+            "orders2__build_7",
+        ] {
+            assert_eq!(built("orders", other), None, "{other}");
+        }
     }
 }

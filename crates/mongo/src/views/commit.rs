@@ -14,7 +14,7 @@ use super::record::{field, lane_number, lane_of};
 use super::row::{encode, stamp};
 use super::{MongoViews, refused};
 use crate::document::{signed, unsigned};
-use crate::fault::Fault;
+use crate::fault::{Fault, is_of_the_write};
 use crate::transaction::{Attempt, Step, transact};
 
 impl MongoViews {
@@ -287,13 +287,26 @@ impl Applying {
         command.append(list, all);
         command.append(cstr!("ordered"), false);
         let answer = self.views.cluster.database.run_raw_command(command).session(session).await?;
-        match answer.get_array("writeErrors") {
-            Ok(errors) => {
-                Err(Fault::Refused(format!("{collection} could not be changed: {errors:?}")))
-            }
-            Err(_) => Ok(()),
+        let Ok(errors) = answer.get_array("writeErrors") else { return Ok(()) };
+        let text = format!("{collection} could not be changed: {}", told(errors));
+        let of_the_write = |error: &Bson| {
+            let code = error.as_document().and_then(|error| error.get_i32("code").ok());
+            code.is_some_and(is_of_the_write)
+        };
+        // What is the system's own is nobody's fault who published something.
+        let is_view = collection != super::GRAVES;
+        match is_view && errors.iter().any(of_the_write) {
+            true => Err(Fault::Rejected(text)),
+            false => Err(Fault::Refused(text)),
         }
     }
+}
+
+/// The first of some errors, in the server's words.
+fn told(errors: &[Bson]) -> String {
+    let first = errors.first().and_then(Bson::as_document);
+    let message = first.and_then(|error| error.get_str("errmsg").ok());
+    message.unwrap_or("the server did not say why").to_owned()
 }
 
 fn grave_document(id: Document, build: i64, stamp: &Stamp) -> Document {

@@ -39,7 +39,7 @@ mod session;
 pub mod guide;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mongodb::Collection;
 use mongodb::bson::raw::RawDocumentBuf;
@@ -51,6 +51,7 @@ use promethean::projection::view_store::{
 };
 use promethean::projection::{View, ViewError};
 use promethean::store::HubId;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 pub(crate) use holds::{held, unkept};
@@ -78,6 +79,10 @@ pub struct MongoViews {
     graves: Collection<Document>,
     /// Commits that are under way.
     under_way: Arc<watch::Sender<usize>>,
+    /// By which users' code writes; made when somebody asks for it.
+    handlers: Arc<OnceLock<Cluster>>,
+    /// Where that is made: whoever asks may be on another one.
+    runtime: Handle,
 }
 
 impl fmt::Debug for MongoViews {
@@ -108,13 +113,35 @@ impl MongoViews {
             graves,
             cluster,
             under_way: Arc::new(watch::Sender::new(0)),
+            handlers: Arc::default(),
+            runtime: Handle::current(),
         })
+    }
+
+    fn handlers(&self) -> &Cluster {
+        self.handlers.get_or_init(|| {
+            let _on_it = self.runtime.enter();
+            self.cluster.for_handlers()
+        })
+    }
+
+    /// The same by connections for users' code.
+    fn by_handlers(&self) -> Self {
+        let cluster = self.handlers().clone();
+        let database = &cluster.database;
+        Self {
+            projections: database.collection(PROJECTIONS),
+            views: database.collection(VIEWS),
+            graves: database.collection(GRAVES),
+            cluster,
+            ..self.clone()
+        }
     }
 
     /// The database that they are in. A session works with collections of its own client only: those
     /// that a handler writes are to be had from here, or from `database().client()`.
     pub fn database(&self) -> mongodb::Database {
-        self.cluster.database.clone()
+        self.handlers().database.clone()
     }
 
     fn collection(&self, name: &str) -> Collection<RawDocumentBuf> {
@@ -157,6 +184,7 @@ impl Drop for UnderWay {
 fn refused(fault: Fault) -> DatabaseError {
     match fault {
         Fault::Duplicate(text) => DatabaseError::Refused(text),
+        Fault::Rejected(text) => DatabaseError::Rejected(text),
         Fault::Stale => DatabaseError::Fenced,
         Fault::Transient(text) | Fault::Refused(text) | Fault::Unknown(text) => {
             DatabaseError::Unavailable(text)

@@ -13,7 +13,7 @@ use promethean_event::{Event, Failure};
 
 use super::{MongoViews, Started, refused};
 use crate::clock::{Deadline, Stopwatch};
-use crate::fault::{Fault, describe};
+use crate::fault::{Fault, describe, is_of_what_was_asked};
 use crate::limits::{HANDLING_TIME, HANDLING_TIME_MAX};
 use crate::transaction::{Attempt, Step, transact};
 
@@ -21,8 +21,10 @@ use crate::transaction::{Attempt, Step, transact};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandlingError {
-    /// The database. What may go by itself is tried again, with the whole transaction; what will
-    /// not (a duplicate key, a document that a rule refuses) makes the event a dead letter.
+    /// The database. What is refused for what is written (a duplicate key, a document that a rule
+    /// refuses) makes the event a dead letter. Everything else is tried again, with the whole
+    /// transaction, for as long as it is so: an outage, a role that is missing, a time that was too
+    /// short. The state of the projection says what it is.
     #[error(transparent)]
     Database(#[from] mongodb::error::Error),
     /// The handler's own: tried again, left out, or a dead letter, as it says.
@@ -87,7 +89,7 @@ impl SessionProjection {
         + Sync
         + 'static,
     ) -> Started {
-        let (store, handler): (_, Handler) = (store.clone(), Arc::new(handler));
+        let (store, handler): (_, Handler) = (store.by_handlers(), Arc::new(handler));
         let carry = Arc::new(move |batch: Batch, events: Vec<Stored>| {
             let carrying =
                 Carrying { views: store.clone(), handler: Arc::clone(&handler), batch, events };
@@ -146,11 +148,12 @@ impl Carrying {
                 Ok(Ok(())) => {}
                 Ok(Err(HandlingError::Failure(failure))) => return failed(failure),
                 Ok(Err(HandlingError::Database(error))) => {
-                    let text = describe(&error);
-                    match Fault::from(error) {
-                        transient @ Fault::Transient(_) => return Err(transient),
-                        _ => return failed(Failure::park(text)),
+                    if is_of_what_was_asked(&error) {
+                        return failed(Failure::park(describe(&error)));
                     }
+                    // Of this event it says nothing: nobody may write, say, or there was no time. What
+                    // does not go by itself is shown, and holds the projection up.
+                    return Err(error.into());
                 }
                 Err(panic) => return failed(Failure::park(panicked(&*panic))),
             }

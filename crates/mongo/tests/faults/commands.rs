@@ -2,14 +2,18 @@
 //! truth, and afterwards everything goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use promethean::store::{Append, AppendError, Attend, HubId, Put, SaveError, TopicDefinition};
-use promethean::{Bus, PublishError, Start};
+use promethean::store::{
+    Append, AppendError, Attend, HubId, Put, SaveError, Store, TopicDefinition,
+};
+use promethean::{Bus, BusOptions, PublishError, Start};
 use promethean_event::{EventId, GroupName, Key, NewEvent, Payload, Timestamp, Topic};
 
 use super::failovers::is_honest;
+use super::kept::Kept;
 use super::set::{Set, rounds};
 use crate::conformance::wait_for;
 use crate::hubs::{until, until_all};
@@ -32,6 +36,24 @@ const COMMANDS: [&str; 10] = [
 /// Ways to fail: a connection that is closed, and codes of servers. Shut down, no primary any more (three
 /// kinds), write concern not met, write conflict, no such transaction, out of time.
 const CODES: [i32; 8] = [11600, 10107, 189, 91, 64, 112, 251, 50];
+
+/// Those that ask for a write concern: the server answers that they are done, and that it is not known
+/// whether a majority has it.
+const WRITES: [&str; 5] = ["insert", "update", "findAndModify", "delete", "commitTransaction"];
+
+/// What it says then: not met, shut down, no primary any more.
+const UNCONFIRMED: [i32; 3] = [64, 91, 11600];
+
+/// All ways in which a command fails.
+fn ways(command: &str) -> Vec<Document> {
+    let codes = CODES.iter().map(|code| doc! { "errorCode": code });
+    let unconfirmed = UNCONFIRMED.iter().filter(|_| WRITES.contains(&command));
+    let unconfirmed = unconfirmed.map(|code| {
+        doc! { "writeConcernError": { "code": code, "errmsg": "not confirmed" } }
+    });
+    let closed = doc! { "closeConnection": true };
+    codes.chain(unconfirmed).chain([closed]).collect()
+}
 
 /// How often everything is done at most before a command must have failed. Some are only sent now and
 /// then: what listens asks once a second, and so do monitors.
@@ -222,13 +244,10 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
             hub: HubId::generate(),
             turns: 0,
         };
-        let closed = doc! { "closeConnection": true };
-        let codes = CODES.iter().map(|code| doc! { "errorCode": code });
-        let ways: Vec<Document> = codes.chain([closed]).collect();
         let mut cells = 0;
         for times in 1..=i32::try_from(rounds().min(5)).unwrap() {
             for command in COMMANDS {
-                for how in &ways {
+                for how in &ways(command) {
                     let cell = format!("{command} {how} {times}");
                     course.go_through(command, how, times).await;
                     until(&format!("{cell}: publishing goes on"), async || {
@@ -247,6 +266,39 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
         bus.close().await;
     });
 }
+
+/// The same for what is kept beside: a view, code with a session, an outbox. Whatever fails, each has every
+/// event once at the end.
+#[test]
+fn what_is_kept_counts_every_event_once_whatever_command_fails() {
+    let set = Set::start(&["--members", "1"]);
+    wait_for(async {
+        let store = set.store().await;
+        let bus = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());
+        bus.define(TopicDefinition::new(Topic::new("orders").unwrap())).await.unwrap();
+        let kept = Kept::start(&set.url, &bus, &store).await;
+        let mut shipped = 0;
+        for command in COMMANDS {
+            for how in &ways(command) {
+                let cell = format!("{command} {how}");
+                set.fail(command, doc! { "times": FAILS_OF_KEPT }, how.clone()).await;
+                // Published is what is there in the end, once or not at all: its own id is not kept.
+                until(&format!("{cell}: publishing goes on"), async || {
+                    bus.publish(event_of("orders")).await.is_ok()
+                })
+                .await;
+                shipped += 1;
+                kept.shop.ship(shipped).await;
+            }
+        }
+        set.fail("hello", "off", doc! {}).await;
+        kept.all_is_well(shipped.unsigned_abs()).await;
+        bus.close().await;
+    });
+}
+
+/// So often that what is kept meets some of them.
+const FAILS_OF_KEPT: i32 = 5;
 
 fn group() -> GroupName {
     GroupName::new("g").unwrap()

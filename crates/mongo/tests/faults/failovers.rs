@@ -1,20 +1,26 @@
 //! Three members of which some fail, under load: nothing that was acknowledged is lost, and nothing is
-//! said to be stored that is not. `scripts/faults` makes as many rounds as one likes, with elections as
+//! said to be stored that is not; a view, code with a session and an outbox count every event once.
+//! `scripts/faults` makes as many rounds as one likes, with elections as
 //! slow as they are by default; without it one round is made, with quick ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use promethean::store::{AppendError, TopicDefinition};
-use promethean::{Bus, PublishError, Start};
+use promethean::store::{AppendError, Store, TopicDefinition};
+use promethean::{Bus, BusOptions, PublishError, Start};
 use promethean_event::{EventId, GroupName, Key, NewEvent, Payload, Timestamp, Topic};
 
+use super::kept::Kept;
 use super::pulse::{Pulse, Silence, Silences, beat_by_driver};
 use super::set::{Set, rounds};
 use crate::conformance::wait_for;
 use crate::hubs::history::{History, Seen};
 use crate::hubs::{until, until_all};
 use crate::verdict::must_hold;
+
+/// So seldom that there is time for everything else.
+const SHIPS_EVERY: Duration = Duration::from_millis(100);
 
 fn event(number: u64) -> NewEvent {
     let topic = Topic::new("orders").unwrap();
@@ -92,15 +98,28 @@ async fn all_is_well(bus: &Bus, history: &History, acknowledged: &Acknowledged) 
 fn nothing_acknowledged_is_lost_over_failovers() {
     let mut set = Set::start(&["--members", "3", "--proxied"]);
     wait_for(async {
-        let (a, b) = (set.bus().await, set.bus().await);
+        let (a, store) = (set.bus().await, set.store().await);
+        let b = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());
         a.define(TopicDefinition::new(Topic::new("orders").unwrap())).await.unwrap();
         let history = History::default();
         let confirming = Arc::new(Pulse::default());
         let consumer = consume(b.clone(), history.clone(), Arc::clone(&confirming));
         let consumer = tokio::spawn(consumer);
-        let (acknowledged, stop) = (Arc::new(Acknowledged::default()), Arc::default());
+        let (acknowledged, stop) =
+            (Arc::new(Acknowledged::default()), Arc::new(AtomicBool::default()));
         let publisher = publish(a.clone(), Arc::clone(&acknowledged), Arc::clone(&stop));
         let publisher = tokio::spawn(publisher);
+        let kept = Kept::start(&set.url, &b, &store).await;
+        let (shop, until_then) = (kept.shop.clone(), Arc::clone(&stop));
+        let shipping = tokio::spawn(async move {
+            let mut shipped = 0;
+            while !until_then.load(Ordering::SeqCst) {
+                shipped += 1;
+                shop.ship(shipped).await;
+                tokio::time::sleep(SHIPS_EVERY).await;
+            }
+            shipped
+        });
         let driver = Arc::new(Pulse::default());
         let beating = tokio::spawn(beat_by_driver(set.url.clone(), Arc::clone(&driver)));
         let mut silences = Silences::default();
@@ -153,7 +172,9 @@ fn nothing_acknowledged_is_lost_over_failovers() {
         }
         stop.store(true, Ordering::SeqCst);
         publisher.await.unwrap();
+        let shipped = shipping.await.unwrap();
         all_is_well(&b, &history, &acknowledged).await;
+        kept.all_is_well(shipped.unsigned_abs()).await;
         let published = acknowledged.events.lock().unwrap().len();
         println!("{published} acknowledged, {} confirmed", history.confirmed());
         consumer.abort();

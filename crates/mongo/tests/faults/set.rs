@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, Document, doc};
 use promethean::{Bus, BusOptions};
 use promethean_mongo::{MongoOptions, MongoStore};
 
 /// How often everything is gone through.
-pub(super) fn rounds() -> u64 {
+pub(crate) fn rounds() -> u64 {
     std::env::var("PROM_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// A replica set of its own, which takes orders.
-pub(super) struct Set {
+pub(crate) struct Set {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl Set {
-    pub(super) fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mongod");
         let mut command = Command::new(script);
         command.args(arguments).arg("--in-memory");
@@ -42,7 +42,7 @@ impl Set {
         Self { child, orders, answers, url: url.trim().to_owned() }
     }
 
-    pub(super) fn order(&mut self, order: &str) -> String {
+    pub(crate) fn order(&mut self, order: &str) -> String {
         writeln!(self.orders.as_mut().unwrap(), "{order}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
@@ -50,7 +50,7 @@ impl Set {
     }
 
     /// The number of the primary; there may be none for a while.
-    pub(super) async fn primary(&mut self) -> usize {
+    pub(crate) async fn primary(&mut self) -> usize {
         loop {
             if let Ok(number) = self.order("primary").parse() {
                 return number;
@@ -60,25 +60,37 @@ impl Set {
     }
 
     /// Waits until nothing of what was done to it before is left.
-    pub(super) async fn whole(&mut self) {
+    pub(crate) async fn whole(&mut self) {
         while self.order("whole") != "yes" {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
     /// Connection strings of its members, each by itself.
-    pub(super) fn members(&self) -> Vec<String> {
+    pub(crate) fn members(&self) -> Vec<String> {
         let hosts = self.url.strip_prefix("mongodb://").unwrap().split('/').next().unwrap();
         hosts.split(',').map(|host| format!("mongodb://{host}/?directConnection=true")).collect()
     }
 
-    pub(super) async fn bus(&self) -> Bus {
+    pub(crate) async fn store(&self) -> Arc<MongoStore> {
         let url = self.url.replacen("/?", "/faults?", 1);
-        let store = MongoStore::open(&url, MongoOptions::default()).await.unwrap();
-        Bus::with_store(Arc::new(store), BusOptions::default())
+        Arc::new(MongoStore::open(&url, MongoOptions::default()).await.unwrap())
     }
 
-    pub(super) async fn step_down(&self) {
+    pub(crate) async fn bus(&self) -> Bus {
+        Bus::with_store(self.store().await, BusOptions::default())
+    }
+
+    /// Lets a command fail, so often, in some way: by the server's fail point.
+    pub(crate) async fn fail(&self, command: &str, mode: impl Into<Bson>, how: Document) {
+        let mut data = doc! { "failCommands": [command] };
+        data.extend(how);
+        let order = doc! { "configureFailPoint": "failCommand", "mode": mode.into(), "data": data };
+        let client = Client::with_uri_str(&self.url).await.unwrap();
+        client.database("admin").run_command(order).await.unwrap();
+    }
+
+    pub(crate) async fn step_down(&self) {
         let client = Client::with_uri_str(&self.url).await.unwrap();
         // For no longer than it takes: the next fault needs every member again.
         let command = doc! { "replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 1, "force": true };

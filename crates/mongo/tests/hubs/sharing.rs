@@ -23,11 +23,18 @@ on_every_store!(
 
 /// So short that others take over within the test.
 const SHORT: Duration = Duration::from_secs(1);
-/// Leases until another hub has what one that died held. One and a second is what is promised, which
-/// are two of these; machines that tests run on stand still for longer than that.
-const TAKEOVER_LEASES_MAX: f64 = 8.0;
+/// Leases until another hub has what one that died held, where nobody says how long it may take: machines
+/// that tests run on stand still.
+const TAKEOVER_LEASES_MAX: u32 = 8;
 /// So long that nobody takes over because of it.
 const LONG: Duration = Duration::from_secs(600);
+
+/// What is promised is the lease and a second. `scripts/faults` holds to it, by `PROM_FAULT_TAKEOVER_S`: how
+/// many seconds after the end of the lease.
+fn takeover_max() -> Duration {
+    let told = std::env::var("PROM_FAULT_TAKEOVER_S").ok().and_then(|text| text.parse().ok());
+    told.map_or(SHORT * TAKEOVER_LEASES_MAX, |after| SHORT + Duration::from_secs_f64(after))
+}
 
 async fn shared(hub: &Hub, sizes: &[usize]) {
     until(&format!("shares {sizes:?}"), async || hub.shares("g").await == sizes).await;
@@ -81,10 +88,14 @@ async fn a_hub_that_dies_is_taken_over_from(place: Place) {
     .await;
     a.die();
     let died = Stopwatch::start();
-    published.extend(publish(&b, 200..400).await);
-    shared(&b, &[4]).await;
-    let leases = died.elapsed().as_secs_f64() / SHORT.as_secs_f64();
-    assert!(leases < TAKEOVER_LEASES_MAX, "taken over after {leases:.2} leases");
+    let taking_over = async {
+        shared(&b, &[4]).await;
+        died.elapsed()
+    };
+    let (more, taken_over) = tokio::join!(publish(&b, 200..400), taking_over);
+    published.extend(more);
+    println!("taken over after {taken_over:.2?}, with a lease of {SHORT:?}");
+    assert!(taken_over <= takeover_max(), "{taken_over:.2?}; {:?} are allowed", takeover_max());
     all_done(&history, published.len(), Some(0)).await;
     b.bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
     // What was out at the one that died comes again; nothing else does.

@@ -74,6 +74,31 @@ fn a_collection_of_somebody_else_is_left_alone() {
     });
 }
 
+/// Building anew takes away what is left of builds that came to nothing. It used to take with it whatever
+/// had a name that begins like theirs.
+#[test]
+fn what_is_only_named_like_a_build_is_left_alone() {
+    wait_for(async {
+        let place = MongoPlace::new();
+        let hub = Hub::start(&place, LONG).await;
+        define(&hub.bus, 1).await;
+        publish(&hub.bus, 0..30).await;
+        let projection = hub.changelog().await;
+        projection.caught_up().await.unwrap();
+        let names =
+            ["processes__build_notes", "processes__build_7_of_mine", "processes__build_999999"];
+        for name in names {
+            place.collection(name).await.insert_one(doc! { "precious": true }).await.unwrap();
+        }
+        projection.rebuild().await.unwrap();
+        let mut left = Vec::new();
+        for name in names {
+            left.push(collect(&place.collection(name).await).await.len());
+        }
+        assert_eq!(left, [1, 1, 0], "the last one is what is left of a build");
+    });
+}
+
 #[test]
 fn one_hub_keeps_a_view_and_all_show_it() {
     wait_for(async {

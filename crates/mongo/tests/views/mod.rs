@@ -4,6 +4,10 @@ mod place;
 
 mod keeping;
 
+mod rejected;
+
+mod handling;
+
 mod session;
 
 mod commits;

@@ -35,7 +35,8 @@ pub(super) async fn wait(bus: &Bus) -> anyhow::Error {
     }
 }
 
-fn failure(mark: &Mark) -> Failure {
+/// Why a store is left alone, and what to do.
+pub(crate) fn failure(mark: &Mark) -> Failure {
     let (what, hint) = match (mark.role, mark.stage) {
         (Role::Source, Stage::Moved) => (
             format!("everything was moved from here to {}", mark.other),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use promethean_mongo::views::MongoViews;
-use promethean_mongo::{MongoOptions, MongoStore, OpenError};
+use promethean_mongo::{IfMoved, MongoOptions, MongoStore, OpenError};
 
 use super::Status;
 use crate::failure::Failure;
@@ -72,7 +72,9 @@ pub(super) fn shown(url: &str) -> String {
 
 /// Opens the store. Its messages have no passwords in them.
 pub(super) async fn open(url: &str) -> anyhow::Result<Arc<MongoStore>> {
-    let opened = MongoStore::open(url, MongoOptions::default()).await;
+    // Whoever opens it looks for himself: a move has to open both sides.
+    let options = MongoOptions { if_moved: IfMoved::Open, ..MongoOptions::default() };
+    let opened = MongoStore::open(url, options).await;
     Ok(Arc::new(opened.map_err(|error| refused(&error))?))
 }
 

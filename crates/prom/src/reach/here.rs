@@ -77,12 +77,12 @@ impl Here {
             Err(OpenError::Log(promethean_log::OpenError::Locked { holder, .. })) => {
                 return Err(taken(directory, &holder).into());
             }
+            Err(OpenError::Moved(mark)) => return Err(crate::command::moved::failure(&mark).into()),
             Err(error) => {
                 let error = anyhow::Error::new(error);
                 return Err(error.context(format!("cannot open {}", directory.display())));
             }
         };
-        crate::command::moved::refuse(&**bus.store()).await?;
         let indoor = Indoor::new(bus).await;
         Ok(Self { directory: directory.to_owned(), indoor, workshop: None })
     }

@@ -19,6 +19,7 @@ use super::kept::{EntryChange, GroupChange, Kept, KeptGroup};
 use super::readers::Readers;
 use super::record::{CheckpointRecord, DeltaRecord, EntryRecord, RecordError, lane_of};
 use super::translate::entry;
+use crate::migration::{Mark, MigrateError};
 use crate::store::{SaveError, TopicTable};
 
 /// How an embedded store is opened.
@@ -94,6 +95,12 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
+    /// The store is part of a move to another one, or was.
+    #[error("{0}")]
+    Moved(Mark),
+    /// It is not known whether it is part of a move.
+    #[error("whether the store was moved cannot be read")]
+    Mark(#[source] Box<MigrateError>),
     /// The system gave no thread.
     #[error("a thread could not be started")]
     Thread(#[from] io::Error),

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use promethean_event::{EventId, Key, Payload};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,30 @@ impl Mark {
     }
 }
 
+impl fmt::Display for Mark {
+    /// What it means for one who wants to use the store.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let other = &self.other;
+        match (self.role, self.stage) {
+            (Role::Source, Stage::Moved) => write!(
+                f,
+                "everything was moved from here to {other}, and what is written here now is not there; \
+                 open that one (prom migrate --abandon opens this one again)"
+            ),
+            (Role::Source, Stage::Moving) => write!(
+                f,
+                "everything is being moved from here to {other}; wait until that has ended (prom \
+                 migrate --abandon gives it up)"
+            ),
+            (Role::Target, _) => write!(
+                f,
+                "everything is being moved here from {other}; wait until that has ended (if it was \
+                 cut off, run prom migrate again)"
+            ),
+        }
+    }
+}
+
 pub(super) async fn marks(store: &dyn Store) -> Result<Vec<(Mark, u64)>, MigrateError> {
     let entries = store.entries(SPACE).await?;
     let read = |entry: crate::store::Entry| {
@@ -105,4 +131,37 @@ pub async fn abandon(store: &dyn Store) -> Result<bool, MigrateError> {
     let key = Key::new(mark.role.word()).map_err(|error| malformed(error.to_string()))?;
     store.put(vec![Put { space: SPACE, key, value: None, expect: Some(version) }]).await?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bus;
+    use crate::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+
+    /// A program that opened the bus itself went on writing to a directory that had been moved: only
+    /// `prom` looked for the mark.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_program_does_not_open_what_was_moved_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let bus = Bus::open(folder.path()).await.unwrap();
+        let mark = Mark {
+            id: EventId::generate(),
+            role: Role::Source,
+            stage: Stage::Moved,
+            other: "mongodb://db1/prom".to_owned(),
+        };
+        leave(&**bus.store(), &mark, 0).await.unwrap();
+        bus.close().await;
+        drop(bus);
+        let refused = Bus::open(folder.path()).await.unwrap_err();
+        assert!(matches!(&refused, OpenError::Moved(found) if *found == mark), "{refused}");
+        assert!(refused.to_string().contains("mongodb://db1/prom"), "{refused}");
+        // Whoever moves opens it all the same, and takes the mark back.
+        let (store, _) = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+        assert!(abandon(&store).await.unwrap());
+        store.close().await;
+        drop(store);
+        Bus::open(folder.path()).await.unwrap().close().await;
+    }
 }

@@ -81,6 +81,8 @@ struct Pace {
     gap: Duration,
     /// The database as it was before the last claim.
     version: Option<i64>,
+    /// A claim has failed: it may have been made all the same, with nobody to work on it.
+    is_unsure: bool,
     next_purge: Timestamp,
 }
 
@@ -156,6 +158,7 @@ impl Drainer {
             failures: 0,
             gap: self.options.poll,
             version: None,
+            is_unsure: false,
             next_purge: Timestamp::default(),
         };
         while !stop.is_raised() {
@@ -186,8 +189,15 @@ impl Drainer {
 
     async fn turn(&self, pace: &mut Pace, stop: &Stop) -> Result<Turn, DatabaseError> {
         self.purge(pace).await;
+        if pace.is_unsure {
+            // Nothing is this one's between its turns. Otherwise such rows, and all that come after
+            // them by their keys, would wait for the end of the lease.
+            self.table.give_back(self.worker.clone()).await?;
+        }
         let claim = self.new_claim();
+        pace.is_unsure = true;
         let claimed = self.table.claim(claim.clone()).await?;
+        pace.is_unsure = false;
         pace.version = Some(claimed.version);
         if claimed.rows.is_empty() {
             return Ok(Turn::Idle(claimed.free_in));

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use promethean_event::{FailureVerdict, Key, Offset, Topic};
 
+use super::caution::Caution;
 use super::changelog::Fold;
 use super::database::DatabaseError;
 use super::definition::{Definition, Kind};
 use super::digest::{Digested, is_for_another};
 use super::effects::{Effects, Voice};
 use super::error::ProjectionError;
-use super::feed::{Fed, Feed, is_missed};
+use super::feed::{BatchLimit, Fed, Feed, is_missed};
 use super::limits::{RETRY_MS, RETRY_MS_MAX};
 use super::progress::Hold;
 use super::stamp::{Order, Write};
@@ -64,6 +65,7 @@ pub(crate) struct Driver {
     reached: u64,
     graves_cleared: u64,
     watched: Option<Watched>,
+    pub(super) caution: Caution,
     /// A step is under way, or was broken off: nobody has heard how it ended.
     is_torn: bool,
 }
@@ -135,6 +137,7 @@ impl Driver {
             reached: 0,
             graves_cleared: 0,
             watched: None,
+            caution: Caution::default(),
             is_torn: false,
         }
     }
@@ -283,20 +286,28 @@ impl Driver {
             return Err(DatabaseError::Fenced.into());
         };
         self.cursors = build.cursors.iter().map(|cursor| (cursor.lane, cursor.clone())).collect();
-        self.feed = Feed::new(Arc::clone(self.bus.store()), &build.cursors);
+        self.build = build;
+        self.rewind();
+        Ok(())
+    }
+
+    /// Reads again from where the last commit has left off.
+    pub(super) fn rewind(&mut self) {
+        let mut cursors: Vec<BuildCursor> = self.cursors.values().cloned().collect();
+        cursors.sort_by_key(|cursor| cursor.lane);
+        self.feed = Feed::new(Arc::clone(self.bus.store()), &cursors);
         if let Some(ends) = &self.ends {
             self.feed.stop_at(ends);
         }
         self.rest.clear();
-        self.build = build;
-        Ok(())
     }
 
     async fn events(&mut self) -> Result<Step, ProjectionError> {
         let batch: Vec<Fed> = if !self.build.plan.is_empty() {
             self.feed.planned(&self.build.plan).await?
         } else if self.rest.is_empty() {
-            self.feed.batch(self.definition.batch).await?
+            let BatchLimit { events, bytes } = self.definition.batch;
+            self.feed.batch(BatchLimit { events: self.caution.at_most(events), bytes }).await?
         } else {
             std::mem::take(&mut self.rest).into()
         };
@@ -312,6 +323,9 @@ impl Driver {
         if let Kind::Delegated { carry } = &self.definition.kind {
             let carry = Arc::clone(carry);
             return self.delegate(&carry, batch.into()).await;
+        }
+        if let Kind::Changelog { .. } = &self.definition.kind {
+            return self.fold(batch).await;
         }
         let mut digested = self.digest(batch).await?;
         let retry = digested.retry.take();
@@ -331,7 +345,7 @@ impl Driver {
     }
 
     /// Makes of a batch what the projection makes of it, on a thread for that.
-    async fn digest(&self, batch: Vec<Fed>) -> Result<Digested, ProjectionError> {
+    pub(super) async fn digest(&self, batch: Vec<Fed>) -> Result<Digested, ProjectionError> {
         let (definition, database) = (Arc::clone(&self.definition), Arc::clone(&self.database));
         let (tables, topics) = (Arc::clone(&self.tables), self.bus.topics());
         let makes_topics = matches!(self.bus.inner.options.unknown_topics, UnknownTopics::Make(_));
@@ -495,8 +509,10 @@ impl Driver {
             .and_then(|topic| self.bus.topics().get(topic).map(|entry| entry.id));
         let topic = topic.ok_or(ReadError::UnknownLane)?;
         let after = after.and_then(|key| Key::new(key).ok());
-        let query = KeyQuery { topic, prefix: String::new(), after, max: KEYS_AT_ONCE };
+        let max = self.caution.at_most(KEYS_AT_ONCE);
+        let query = KeyQuery { topic, prefix: String::new(), after, max };
         let page = self.bus.store().keys(query).await?;
+        let taken = page.events.len();
         let last = page.events.last().and_then(|stored| stored.event.key.clone());
         let mut batch = Vec::with_capacity(page.events.len());
         for stored in page.events {
@@ -518,7 +534,18 @@ impl Driver {
         if digested.writes.is_empty() {
             digested.writes = vec![BTreeMap::new()];
         }
-        self.commit(digested, Some(phase)).await?;
+        match self.commit(digested, Some(phase.clone())).await {
+            Err(ProjectionError::Database(DatabaseError::Rejected(_))) => {
+                if self.caution.halve(taken) {
+                    return Ok(Step::Moved);
+                }
+                // Parked by the live build, too.
+                let writes = vec![BTreeMap::new()];
+                self.commit(Digested { writes, ..Digested::default() }, Some(phase)).await?;
+            }
+            committed => committed?,
+        }
+        self.caution.relax(KEYS_AT_ONCE);
         Ok(Step::Moved)
     }
 

@@ -47,6 +47,8 @@ mod database;
 
 mod document;
 
+mod caution;
+
 mod driver;
 
 mod progress;

@@ -7,7 +7,7 @@ use promethean::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use promethean::memory::MemoryStore;
 use promethean::store::{Clock, Store};
 use promethean_event::Timestamp;
-use promethean_mongo::{MongoOptions, MongoStore};
+use promethean_mongo::{IfMoved, MongoOptions, MongoStore};
 
 use crate::command::{Status, place, private_directory};
 use crate::failure::Failure;
@@ -81,7 +81,8 @@ impl Place {
             }
             Self::Directory(_) => {}
             Self::Mongodb(url) => {
-                let store = MongoStore::open_existing(url, MongoOptions::default()).await;
+                let options = MongoOptions { if_moved: IfMoved::Open, ..MongoOptions::default() };
+                let store = MongoStore::open_existing(url, options).await;
                 if let Some(store) = store.map_err(|error| place::refused(&error))? {
                     return Ok(Side::of_mongodb(name, Arc::new(store)));
                 }

@@ -1,6 +1,12 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_core::future::BoxFuture;
 use promethean_event::{Key, NewEvent};
 
-use super::super::{AfterDead, FailedEvent, Listing};
+use super::super::{
+    AfterDead, Claim, Claimed, DatabaseError, FailedEvent, Listing, OutboxTable, Settled,
+    Settlement, SqliteTable,
+};
 use super::script::Fate;
 use super::*;
 use crate::store::AppendError;
@@ -58,6 +64,79 @@ async fn every_passing_failure_is_tried_again() {
         assert!(counters.failed > 0, "{fate:?}: {counters:?}");
         assert_eq!(counters.dead, 0, "{fate:?}");
     }
+}
+
+/// A table whose first claim is made, and not answered.
+#[derive(Debug)]
+struct Unheard(SqliteTable, AtomicBool);
+
+impl OutboxTable for Unheard {
+    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Claimed, DatabaseError>> {
+        Box::pin(async {
+            let claimed = self.0.claim(claim).await?;
+            match !claimed.rows.is_empty() && !self.1.swap(true, Ordering::SeqCst) {
+                true => Err(DatabaseError::Remote("no answer".into())),
+                false => Ok(claimed),
+            }
+        })
+    }
+
+    fn renew(&self, token: String, lease: Duration) -> BoxFuture<'_, Result<usize, DatabaseError>> {
+        self.0.renew(token, lease)
+    }
+
+    fn settle(
+        &self,
+        token: String,
+        settlements: Vec<Settlement>,
+    ) -> BoxFuture<'_, Result<Settled, DatabaseError>> {
+        self.0.settle(token, settlements)
+    }
+
+    fn give_back(&self, worker: String) -> BoxFuture<'_, Result<usize, DatabaseError>> {
+        self.0.give_back(worker)
+    }
+
+    fn purge(
+        &self,
+        keep: Duration,
+        rows_max: usize,
+    ) -> BoxFuture<'_, Result<usize, DatabaseError>> {
+        self.0.purge(keep, rows_max)
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<OutboxStats, DatabaseError>> {
+        self.0.stats()
+    }
+
+    fn version(&self) -> BoxFuture<'_, Result<i64, DatabaseError>> {
+        self.0.version()
+    }
+
+    fn written(&self) -> BoxFuture<'_, ()> {
+        self.0.written()
+    }
+}
+
+/// P33: rows of a claim that nobody has heard of waited for the end of its lease, and all that came after
+/// them by their keys.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_nobody_has_heard_of_is_given_back() {
+    let mut app = Application::new();
+    app.add(&[event(1, "a"), event(2, "a"), event(3, "")]);
+    let table = Unheard(SqliteTable::new(&app.outbox, app.path.as_path()), AtomicBool::new(false));
+    let store = ScriptedStore::after([]);
+    let options = DrainOptions { lease: Duration::from_secs(3000), ..quick() };
+    let drainer = Drainer::over(Arc::new(table), store.clone(), options).unwrap();
+    let begun = instant();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(drainer.run(async { drop(stopped.await) }));
+    until("all are sent", || app.stats().sent == 3).await;
+    let waited = instant().duration_since(begun);
+    assert!(waited < Duration::from_secs(60), "{waited:?}");
+    drop(stop);
+    assert_eq!(task.await.unwrap().database_errors, 1);
+    assert_eq!(store.events().len(), 3);
 }
 
 /// A long outage makes nothing dead, and does not write a failure into every row.

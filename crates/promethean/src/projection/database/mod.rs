@@ -70,6 +70,9 @@ pub enum DatabaseError {
     /// It does not do this, whenever it is asked.
     #[error("the database of views: {0}")]
     Refused(String),
+    /// It does not take one of the documents, for what is in it; nothing of the batch was written.
+    #[error("the database of views: {0}")]
+    Rejected(String),
     /// The database is closed.
     #[error("the database of views is closed")]
     Closed,
