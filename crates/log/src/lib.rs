@@ -54,6 +54,8 @@ mod lookup;
 
 mod keys;
 
+mod offset_search;
+
 mod cleaner;
 
 mod recovery;

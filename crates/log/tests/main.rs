@@ -11,4 +11,5 @@ mod format;
 mod missing;
 mod order_and_search;
 mod segments;
+mod searching;
 mod written_here;
