@@ -208,7 +208,11 @@ impl Engine {
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
         let side = SideFile::open(file, name, segment.salt, &self.filters);
         let side = side.map_err(|error| error.of(name))?;
-        let holes = side.holes().map_err(|error| error.of(name))?;
+        let mut holes = side.holes().map_err(|error| error.of(name))?;
+        // The side file knows nothing of an end that is gone.
+        holes.extend(segment.holes.iter().cloned());
+        holes.sort_unstable_by_key(|hole| (hole.start, hole.end));
+        holes.dedup();
         let rebuilt = Arc::new(Segment {
             name,
             salt: segment.salt,

@@ -34,7 +34,7 @@ pub enum OpenError {
     /// The newest segment cannot be read at all, so that nobody knows where the log ends.
     #[error(
         "{file} is damaged: {reason}; restore it from a copy, or, to lose its events, let there be a \
-         file {file}.damaged instead: this one renamed, or an empty one"
+         file {file}.damaged: this one renamed, or an empty one, if it or its end is missing"
     )]
     Damaged {
         /// The file.
