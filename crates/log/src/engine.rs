@@ -1,5 +1,6 @@
 //! What writer, readers and upkeep see together.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     failure: OnceLock<String>,
     /// Held while the log is cleaned.
     cleaning: Mutex<()>,
+    /// Segments that the cleaner found to be damaged: it leaves them alone from then on.
+    damaged: Mutex<HashSet<SegmentName>>,
     /// Held while a side file is built.
     building: Mutex<()>,
     /// Apart from the state, so that publishers do not wait for an index that takes up a frame.
@@ -118,6 +121,7 @@ impl Engine {
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),
+            damaged: Mutex::default(),
             building: Mutex::new(()),
             names: RwLock::new(state.catalog.names()),
             site,
@@ -175,6 +179,22 @@ impl Engine {
     /// Only one cleaning runs at a time.
     pub(crate) fn cleaning(&self) -> MutexGuard<'_, ()> {
         self.cleaning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn damaged(&self) -> MutexGuard<'_, HashSet<SegmentName>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a segment that cannot be read through.
+    pub(crate) fn note_damaged(&self, name: SegmentName) {
+        self.damaged().insert(name);
+    }
+
+    /// Whether nothing speaks against writing a segment again.
+    pub(crate) fn can_be_cleaned(&self, segment: &Segment) -> bool {
+        segment.holes.is_empty()
+            && matches!(segment.index, SegmentIndex::Side(_))
+            && !self.damaged().contains(&segment.name)
     }
 
     pub(crate) fn count_disk_read(&self) {
