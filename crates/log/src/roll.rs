@@ -139,6 +139,16 @@ fn prepare_in(
 pub(crate) fn found_prepared(spare: String, segment: OpenSegment) -> Prepared {
     Prepared { spare, segment }
 }
+/// A file that does not become a segment because the one before it could not be sealed for want of room.
+/// Nothing may be left of it: the next one that is made ready may have the same seq and another
+/// catalog. (It syncs the directory before it is sealed.) After any other failure the seal may be on the
+/// disk, and it is needed.
+pub(crate) fn give_up(site: &Site, prepared: &Prepared, error: &WriteError) {
+    if matches!(error, WriteError::NoSpace) {
+        discard(site, &prepared.spare);
+    }
+}
+
 
 /// An empty segment for a log whose oldest ones are gone: from seq 0 to `end`. Written beside, then
 /// given its name, durably.

@@ -341,7 +341,7 @@ impl Writer {
         }
         let place = roll::Place { segment_bytes, ..self.place_of(name, bytes) };
         let next = roll::prepare(&engine.site, &place)?;
-        self.seal()?;
+        self.seal().inspect_err(|error| roll::give_up(&engine.site, &next, error))?;
         let segment = roll::publish(&engine.site, next)?;
         let mut state = engine.write();
         let active = Active {
