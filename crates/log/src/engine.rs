@@ -112,7 +112,7 @@ pub(crate) struct Segment {
 impl Engine {
     pub(crate) fn new(site: Site, filters: FilterBudget, state: State) -> Self {
         Self {
-            queue: Queue::new(site.options.queue_requests_max),
+            queue: Queue::new(site.options.queue_requests_max, site.options.queue_bytes_max),
             flights: Flights::default(),
             waiting: Waiting::default(),
             filters,

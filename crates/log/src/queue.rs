@@ -111,7 +111,8 @@ pub(crate) enum Call {
 pub(crate) struct Queue {
     inner: Mutex<Waiting>,
     arrived: Condvar,
-    publishers_max: usize,
+    /// Publishers and bytes: with so many, no more are taken.
+    bounds: (usize, usize),
 }
 
 #[derive(Debug, Default)]
@@ -171,11 +172,12 @@ impl Waiting {
     }
 
     /// Why a request cannot be taken.
-    fn refusal(&self, publishers_max: usize) -> Option<AppendError> {
+    fn refusal(&self, (publishers_max, bytes_max): (usize, usize)) -> Option<AppendError> {
         if self.closed {
             return Some(AppendError::Closed);
         }
-        (self.publishers >= publishers_max).then_some(AppendError::Busy(self.publishers))
+        let full = self.publishers >= publishers_max || self.bytes >= bytes_max;
+        full.then_some(AppendError::Busy(self.publishers))
     }
 
     /// Adds a small batch to the shared one at the end of the queue; to a new one, if something is
@@ -202,8 +204,9 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(crate) fn new(publishers_max: usize) -> Self {
-        Self { inner: Mutex::default(), arrived: Condvar::new(), publishers_max }
+    pub(crate) fn new(publishers_max: usize, bytes_max: usize) -> Self {
+        let bounds = (publishers_max, bytes_max);
+        Self { inner: Mutex::default(), arrived: Condvar::new(), bounds }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -218,7 +221,7 @@ impl Queue {
     /// The same, when the writer is to be woken later.
     pub(crate) fn add(&self, request: Request, call: Call) {
         let mut waiting = self.lock();
-        if let Some(error) = waiting.refusal(self.publishers_max) {
+        if let Some(error) = waiting.refusal(self.bounds) {
             drop(waiting);
             return request.refuse(&error);
         }
@@ -233,7 +236,7 @@ impl Queue {
     /// Adds a batch that is small enough to be copied, behind others like it.
     pub(crate) fn push_small(&self, batch: &Batch, call: Call) -> AppendTicket {
         let mut waiting = self.lock();
-        if let Some(error) = waiting.refusal(self.publishers_max) {
+        if let Some(error) = waiting.refusal(self.bounds) {
             return Ticket::answered(Err(error));
         }
         let ticket = waiting.share(batch);
@@ -406,7 +409,7 @@ mod tests {
     /// One thread sleeps because the other one has the turn; nobody calls it when that one stops.
     #[test]
     fn both_threads_stop() {
-        let queue = std::sync::Arc::new(Queue::new(8));
+        let queue = std::sync::Arc::new(Queue::new(8, usize::MAX));
         let (_ticket, answer) = Ticket::new();
         queue.push(Request::Sync { answer });
         assert!(matches!(queue.wait(false), Turn::Write(_)));
