@@ -46,7 +46,7 @@ pub enum Durability {
     /// They have a place; a crash of this process may lose them.
     None,
     /// They are with the operating system; a crash of this process does not lose them, a power
-    /// cut may.
+    /// cut may, if it comes within a second.
     Written,
     /// They are on the disk: a power cut does not lose them.
     #[default]
@@ -234,6 +234,8 @@ impl Batch {
         self.system = true;
         let mut last: Option<(&Topic, TopicId, PartitionCount)> = None;
         for event in &append.events {
+            // Their counts are single bytes of the record.
+            event.check()?;
             // Events of a batch are mostly of one topic: a comparison, instead of a look-up.
             let (topic, partitions) = match last {
                 Some((name, topic, partitions)) if *name == event.topic => (topic, partitions),

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use promethean_event::{EventId, Offset, Seq, Topic};
+use promethean_event::{EventError, EventId, Offset, Seq, Topic};
 
 use crate::topic::Lane;
 
@@ -81,6 +81,12 @@ pub enum AppendError {
     /// Too many topics.
     #[error("the log has its limit of {0} topics")]
     TooManyTopics(usize),
+    /// Too many partitions of all topics together.
+    #[error("the log has its limit of {0} partitions")]
+    TooManyPartitions(usize),
+    /// An event has more of something than there may be.
+    #[error("an event is over a limit")]
+    Event(#[from] EventError),
     /// The id is there with other content.
     #[error("event {id} is already in {topic} with other content; use a new id")]
     IdConflict {

@@ -26,6 +26,8 @@ mod placement;
 
 mod writer;
 
+mod catalog_writer;
+
 mod begun;
 
 mod sync_times;
@@ -52,9 +54,9 @@ mod read;
 
 mod lookup;
 
-mod keys;
-
 mod offset_search;
+
+mod keys;
 
 mod cleaner;
 

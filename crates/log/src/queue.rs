@@ -92,7 +92,7 @@ const BESIDE_PUBLISHERS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) enum Turn {
     Write(Vec<Request>),
-    /// Nothing happens: everything that was written is synced.
+    /// Nothing happens: everything that was written is to be synced, and word left of it.
     LeaveWord,
     /// The log is closed, and nothing is left to write.
     Stop,
@@ -130,6 +130,8 @@ struct Waiting {
     called: bool,
     /// Threads that sleep.
     idle: usize,
+    /// Those of them that wake by themselves, to leave word.
+    resting: usize,
     /// Frames that are being synced by threads that do not have the turn.
     syncing: usize,
     /// Word was left since something was written.
@@ -298,10 +300,12 @@ impl Queue {
         let quiet = !waiting.told && !waiting.turn && waiting.syncing == 0;
         let timed_out;
         if quiet {
+            waiting.resting += 1;
             let slept = self.arrived.wait_timeout(waiting, IDLE);
             let timeout;
             (waiting, timeout) = slept.unwrap_or_else(PoisonError::into_inner);
             timed_out = timeout.timed_out();
+            waiting.resting -= 1;
         } else {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             timed_out = false;
@@ -325,14 +329,20 @@ impl Queue {
         Some(waiting.take_frame())
     }
 
-    /// Gives the turn back, with nothing on its way.
-    pub(crate) fn give_turn(&self) {
+    /// Gives the turn back, with nothing on its way; `behind` if something is left to be synced when
+    /// nothing happens for a while.
+    pub(crate) fn give_turn(&self, behind: bool) {
         let mut waiting = self.lock();
         waiting.turn = false;
+        waiting.told &= !behind;
+        let wakes = behind && waiting.resting == 0 && waiting.idle > 0;
         if waiting.closed {
             // Those who have gone to sleep because the turn was taken, and are to stop.
             drop(waiting);
             self.arrived.notify_all();
+        } else if wakes {
+            drop(waiting);
+            self.arrived.notify_one();
         } else {
             self.call(waiting);
         }
@@ -404,6 +414,19 @@ mod tests {
         waiting.requests.push(Request::Sync { answer });
         waiting.publishers = 1;
         assert!(waiting.calls(), "it sleeps again, without an end, and has to be called");
+    }
+
+    /// A few publishers of large batches filled the memory.
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let queue = Queue::new(8, 1000);
+        let batch = Batch { bytes: vec![0; 600], ..Batch::default() };
+        let push = || queue.push_small(&batch, Call::Later).try_take();
+        assert!(push().is_none());
+        assert!(push().is_none(), "what is taken may lead beyond it");
+        assert!(matches!(push(), Some(Err(AppendError::Busy(2)))));
+        drop(queue.take());
+        assert!(push().is_none());
     }
 
     /// One thread sleeps because the other one has the turn; nobody calls it when that one stops.
