@@ -181,3 +181,76 @@ fn a_full_disk_does_not_keep_a_log_from_being_opened() {
     }
     assert!(crashed > 100 && refused > 50, "{crashed} {refused}");
 }
+
+fn open_again(disk: &SimDisk) -> Log {
+    disk.kill();
+    open(disk)
+}
+
+/// No room for the seal: the file that was made ready to follow stayed where it was, with the catalog of
+/// that moment. One that was made ready later had the same seq, and a crash before it got its name let
+/// recovery take the older one.
+#[test]
+fn a_segment_that_could_not_be_sealed_leaves_none_that_would_follow() {
+    let (mut refused, mut crashed) = (0, 0);
+    for at_call in 1..40 {
+        for crash_at in 1..30 {
+            let disk = SimDisk::new(at_call);
+            let log = open(&disk);
+            define(&log);
+            disk.arm(Some(Fault { at_call, kind: FaultKind::NoSpace }));
+            let mut number = 0_u8;
+            let full = std::iter::from_fn(|| {
+                number += 1;
+                let batch = vec![event(number, &"x".repeat(300))];
+                commit(&log, vec![batch], Durability::Synced).pop().flatten()
+            });
+            let full = full.take(40).any(|answer| matches!(answer, Err(AppendError::NoSpace)));
+            disk.arm(None);
+            if !full || log.failure().is_some() {
+                continue;
+            }
+            refused += 1;
+            let later: Topic = "later".parse().unwrap();
+            let ticket = log.define(TopicDefinition::new(later.clone()));
+            log.commit_waiting();
+            ticket.try_take().unwrap().unwrap();
+            disk.arm(Some(Fault { at_call: crash_at, kind: FaultKind::Crash }));
+            for number in 100..130_u8 {
+                commit(&log, vec![vec![event(number, &"x".repeat(300))]], Durability::Synced);
+            }
+            crashed += u32::from(disk.is_off());
+            disk.crash(CrashStyle { kept: 500, odd: 0, names: NameFate::Prefix }, crash_at);
+            drop(log);
+            drop(open(&disk));
+            let log = open_again(&disk);
+            assert!(log.topic_id(&later).is_some(), "at call {at_call}, crash at {crash_at}");
+        }
+    }
+    assert!(refused > 50 && crashed > 50, "{refused} {crashed}");
+}
+
+/// Who does not ask for a sync loses a second at most, also where there is never a pause.
+#[test]
+fn what_is_only_written_is_synced_in_time() {
+    let disk = SimDisk::new(1);
+    let clock = SimClock::at(1000);
+    let options = Options {
+        free_bytes_min: 0,
+        clock: Arc::new(clock.clone()),
+        drive: Drive::Caller,
+        ..Options::default()
+    };
+    let log = Log::open(Arc::new(disk.attach()), options).unwrap().0;
+    let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
+    for number in 0..100_u8 {
+        clock.advance(100);
+        let answers = commit(&log, vec![vec![event(number, "x")]], Durability::Written);
+        assert_eq!(offsets(&answers), [Some(u64::from(number))]);
+    }
+    // Before the log is closed, which would sync it.
+    disk.crash(CrashStyle { kept: 0, odd: 0, names: NameFate::Subset }, 1);
+    drop(log);
+    let kept = open(&disk).lane(lane).unwrap().next.get();
+    assert!((89..100).contains(&kept), "{kept} of 100, ten to a second");
+}

@@ -72,7 +72,7 @@ pub enum Durability {
     /// They have a place; a crash of this process may lose them.
     None,
     /// They are with the operating system; a crash of this process does not lose them, a power
-    /// cut may.
+    /// cut may, if it comes within a second.
     Written,
     /// They are on the disk: a power cut does not lose them.
     #[default]
@@ -259,6 +259,8 @@ impl Batch {
 
     /// Encodes the events of an append as one more part; nothing of it stays if it is refused.
     pub(crate) fn fill(&mut self, wish: Wish<'_>, names: &Names) -> Result<(), AppendError> {
+        // Their counts are single bytes of the record.
+        wish.events.iter().try_for_each(NewEvent::check)?;
         let (bytes, entries) = (self.bytes.len(), self.entries.len());
         let mut system = true;
         let mut last: Option<(&Topic, TopicId, PartitionCount)> = None;

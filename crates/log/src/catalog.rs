@@ -9,6 +9,7 @@ use promethean_event::{EventId, Offset, Partition, PartitionCount, Topic};
 use crate::codec::{Fields, put_u32, put_u64};
 use crate::error::AppendError;
 use crate::hash::FastMap;
+use crate::limits::LANES_MAX;
 use crate::topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};
 
 /// All topics of a log.
@@ -16,6 +17,8 @@ use crate::topic::{Cleaning, Compaction, Lane, TopicDefinition, TopicId};
 pub(crate) struct Catalog {
     topics: Vec<TopicState>,
     by_name: Arc<Names>,
+    /// Of topics that are there.
+    lane_count: usize,
 }
 
 /// The numbers of topics and how they are divided: what it takes to encode events. Shared with
@@ -77,8 +80,14 @@ impl Catalog {
         self.live(lane.topic)?.lane(lane.partition)
     }
 
+    /// Topics that are there.
     pub(crate) fn topic_count(&self) -> usize {
-        self.topics.len()
+        self.by_name.len()
+    }
+
+    /// Whether a log of so many lanes takes no more topics of so many partitions.
+    pub(crate) fn has_no_room(&self, partitions: PartitionCount) -> bool {
+        self.lane_count + partitions.get() as usize > LANES_MAX
     }
 
     /// The number that a new topic gets. Numbers are never used again.
@@ -126,8 +135,11 @@ impl Catalog {
                 }
             }
             CatalogEntry::Removed { id } => {
-                if let Some(topic) = self.topics.get_mut(id.0 as usize) {
+                // Not twice: its name may be that of another one by now.
+                let known = self.topics.get_mut(id.0 as usize).filter(|topic| !topic.removed);
+                if let Some(topic) = known {
                     topic.removed = true;
+                    self.lane_count -= std::mem::take(&mut topic.lanes).len();
                     Arc::make_mut(&mut self.by_name).remove(&topic.definition.topic);
                 }
             }
@@ -142,6 +154,8 @@ impl Catalog {
         }
         let named = (id, definition.partitions);
         Arc::make_mut(&mut self.by_name).insert(definition.topic.clone(), named);
+        let lanes_of = |topic: &TopicState| topic.lanes.len();
+        let before = self.topics.get(id.0 as usize).map_or(0, lanes_of);
         match self.topics.get_mut(id.0 as usize) {
             Some(known) => {
                 known.definition = definition.clone();
@@ -160,6 +174,7 @@ impl Catalog {
                 self.topics.push(topic);
             }
         }
+        self.lane_count += self.topics.get(id.0 as usize).map_or(0, lanes_of) - before;
     }
 
     fn lane_mut(&mut self, lane: Lane) -> Option<&mut LaneState> {
@@ -335,6 +350,28 @@ mod tests {
                 bytes_max: None,
                 compaction: Some(Compaction { age_ms_min: 1, tombstone_ms: 2 }),
             })
+    }
+
+    /// Its name may have been given to another topic, which was lost with it.
+    #[test]
+    fn a_topic_that_is_removed_twice_takes_no_other_with_it() {
+        let mut catalog = Catalog::default();
+        let greatest_id = EventId::generate();
+        let define = |catalog: &mut Catalog, id| {
+            let definition = topic("a", 3);
+            catalog.apply(&CatalogEntry::Topic { id: TopicId(id), definition, greatest_id });
+        };
+        define(&mut catalog, 0);
+        catalog.apply(&CatalogEntry::Removed { id: TopicId(0) });
+        assert_eq!((catalog.topic_count(), catalog.lane_count), (0, 0));
+        define(&mut catalog, 1);
+        catalog.apply(&CatalogEntry::Removed { id: TopicId(0) });
+        assert_eq!(catalog.id(&Topic::new("a").unwrap()), Some(TopicId(1)));
+        assert_eq!((catalog.topic_count(), catalog.lane_count), (1, 3), "what is there counts");
+        assert_eq!(catalog.next_id(), TopicId(2), "numbers are never used again");
+        catalog.lane_count = LANES_MAX - 3;
+        let has_no_room = |count| catalog.has_no_room(PartitionCount::new(count).unwrap());
+        assert_eq!([has_no_room(3), has_no_room(4)], [false, true]);
     }
 
     #[test]

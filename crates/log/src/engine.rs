@@ -1,5 +1,6 @@
 //! What writer, readers and upkeep see together.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     failure: OnceLock<String>,
     /// Held while the log is cleaned.
     cleaning: Mutex<()>,
+    /// Segments that the cleaner found to be damaged: it leaves them alone from then on.
+    damaged: Mutex<HashSet<SegmentName>>,
     /// Held while a side file is built.
     building: Mutex<()>,
     /// Apart from the state, so that publishers do not wait for an index that takes up a frame.
@@ -109,7 +112,7 @@ pub(crate) struct Segment {
 impl Engine {
     pub(crate) fn new(site: Site, filters: FilterBudget, state: State) -> Self {
         Self {
-            queue: Queue::new(site.options.queue_requests_max),
+            queue: Queue::new(site.options.queue_requests_max, site.options.queue_bytes_max),
             flights: Flights::default(),
             waiting: Waiting::default(),
             filters,
@@ -118,6 +121,7 @@ impl Engine {
             disk_reads: AtomicU64::new(0),
             failure: OnceLock::new(),
             cleaning: Mutex::new(()),
+            damaged: Mutex::default(),
             building: Mutex::new(()),
             names: RwLock::new(state.catalog.names()),
             site,
@@ -177,6 +181,22 @@ impl Engine {
         self.cleaning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn damaged(&self) -> MutexGuard<'_, HashSet<SegmentName>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a segment that cannot be read through.
+    pub(crate) fn note_damaged(&self, name: SegmentName) {
+        self.damaged().insert(name);
+    }
+
+    /// Whether nothing speaks against writing a segment again.
+    pub(crate) fn can_be_cleaned(&self, segment: &Segment) -> bool {
+        segment.holes.is_empty()
+            && matches!(segment.index, SegmentIndex::Side(_))
+            && !self.damaged().contains(&segment.name)
+    }
+
     pub(crate) fn count_disk_read(&self) {
         self.disk_reads.fetch_add(1, Ordering::Relaxed);
     }
@@ -208,7 +228,11 @@ impl Engine {
         let file = build(&*self.site.disk, &*segment.file, name, segment.salt)?;
         let side = SideFile::open(file, name, segment.salt, &self.filters);
         let side = side.map_err(|error| error.of(name))?;
-        let holes = side.holes().map_err(|error| error.of(name))?;
+        let mut holes = side.holes().map_err(|error| error.of(name))?;
+        // The side file knows nothing of an end that is gone.
+        holes.extend(segment.holes.iter().cloned());
+        holes.sort_unstable_by_key(|hole| (hole.start, hole.end));
+        holes.dedup();
         let rebuilt = Arc::new(Segment {
             name,
             salt: segment.salt,

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use promethean_event::{EventId, Offset, Seq, Topic};
+use promethean_event::{EventError, EventId, Offset, Seq, Topic};
 
 use crate::topic::Lane;
 
@@ -34,7 +34,7 @@ pub enum OpenError {
     /// The newest segment cannot be read at all, so that nobody knows where the log ends.
     #[error(
         "{file} is damaged: {reason}; restore it from a copy, or, to lose its events, let there be a \
-         file {file}.damaged instead: this one renamed, or an empty one"
+         file {file}.damaged: this one renamed, or an empty one, if it or its end is missing"
     )]
     Damaged {
         /// The file.
@@ -81,6 +81,12 @@ pub enum AppendError {
     /// Too many topics.
     #[error("the log has its limit of {0} topics")]
     TooManyTopics(usize),
+    /// Too many partitions of all topics together.
+    #[error("the log has its limit of {0} partitions")]
+    TooManyPartitions(usize),
+    /// An event has more of something than there may be.
+    #[error("an event is over a limit")]
+    Event(#[from] EventError),
     /// The id is there with other content.
     #[error("event {id} is already in {topic} with other content; use a new id")]
     IdConflict {

@@ -26,6 +26,8 @@ mod placement;
 
 mod writer;
 
+mod catalog_writer;
+
 mod begun;
 
 mod sync_times;
@@ -51,6 +53,8 @@ mod upkeep;
 mod read;
 
 mod lookup;
+
+mod offset_search;
 
 mod keys;
 

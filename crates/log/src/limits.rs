@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use promethean_event::limits::BATCH_BYTES_MAX;
 
-/// Largest frame, header included.
+/// Largest frame of events, header included.
 pub(crate) const FRAME_BYTES_MAX: u64 = BATCH_BYTES_MAX as u64 + 1024 * 1024;
 /// The writer stops collecting requests for one frame at this size.
 pub(crate) const FRAME_BYTES_TARGET: usize = 4 * 1024 * 1024;
@@ -20,10 +20,21 @@ pub(crate) const SEGMENT_BYTES_LIMIT: u64 = 1 << 31;
 pub(crate) const LEFT_EARLY_BYTES_MIN: u64 = 1024 * 1024;
 /// Most topics of one log.
 pub(crate) const TOPICS_MAX: usize = 100_000;
+/// Most partitions of all topics of a log together: the catalog of all of them stands at the start of
+/// each segment.
+pub(crate) const LANES_MAX: usize = 1 << 24;
+/// A topic in a catalog: numbers, the longest name, and how it is cleaned.
+const CATALOG_TOPIC_BYTES_MAX: usize = 1 + 4 + 1 + 255 + 4 + 16 + 33;
+/// A lane in a catalog.
+const CATALOG_LANE_BYTES: usize = 25;
 /// Lanes of recent frames that are remembered for those who wait for growth.
 pub(crate) const RECENT_LANES_MAX: usize = 4096;
 /// How far apart entries of a side file's frame table stand at least.
 pub(crate) const FRAME_SAMPLE_BYTES: u64 = 16 * 1024;
+/// Bytes written to a file that was not filled ahead between two looks at what the disk has left.
+pub(crate) const FREE_LOOK_BYTES: u64 = 1024 * 1024;
+/// How long something that nobody wants synced stays unsynced while the log is written without a pause.
+pub(crate) const UNSYNCED_MS_MAX: u64 = 1000;
 /// What is kept free in the active segment for the system's own records when the disk is full.
 pub(crate) const SYSTEM_RESERVE_BYTES: u64 = 256 * 1024;
 
@@ -44,4 +55,6 @@ const _: () = {
     assert!(SHARED_BYTES_MAX <= FRAME_BYTES_TARGET);
     assert!(FRAME_BYTES_TARGET as u64 <= FRAME_BYTES_MAX);
     assert!(FRAME_BYTES_MAX * 4 < SEGMENT_BYTES_LIMIT);
+    let catalog = TOPICS_MAX * CATALOG_TOPIC_BYTES_MAX + LANES_MAX * CATALOG_LANE_BYTES;
+    assert!(catalog as u64 + FRAME_BYTES_MAX < SEGMENT_BYTES_LIMIT / 2);
 };

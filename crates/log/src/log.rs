@@ -466,6 +466,9 @@ impl Running {
             writer.commit(requests);
             writer.close();
         }
+        // It refuses to begin anything more; but what it renames and removes must not be another
+        // process's by then.
+        let cleaned = self.engine.cleaning();
         // What fails here is done when the log is opened again.
         drop(upkeep::index_sealed(&self.engine));
         for spare in self.engine.site.upkeep.take_all() {
@@ -473,6 +476,7 @@ impl Running {
             drop(self.engine.site.disk.remove(&spare.name));
         }
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(cleaned);
         self.engine.waiting.wake_all();
     }
 }

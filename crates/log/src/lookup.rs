@@ -1,4 +1,4 @@
-//! Finding single events: by id, newest of a key, all of a key, offset at a time or a seq.
+//! Finding single events: by id, newest of a key, all of a key.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use promethean_event::EventId;
 use crate::engine::{Engine, ReadPlace, Segment, State};
 use crate::error::ReadError;
 use crate::index::{id_hash, key_hash};
-use crate::segment::{FRAME_HEADER_BYTES, FrameHeader, Record};
-use crate::topic::{Lane, TopicId};
+use crate::segment::Record;
+use crate::topic::TopicId;
 
 impl Engine {
     /// The event with this id in this topic.
@@ -106,88 +106,6 @@ impl Engine {
         let lane = self.read().catalog.lane(record.lane());
         lane.is_some_and(|lane| record.offset() >= lane.start)
     }
-
-    /// The first offset of a lane that was appended at or after a time; the end if there is none.
-    pub(crate) fn offset_at_ms(&self, lane: Lane, millis: u64) -> Result<u64, ReadError> {
-        self.offset_where(
-            lane,
-            |segment| segment.append_ms.end < millis,
-            |header| header.append_ms < millis,
-        )
-    }
-
-    /// The first offset of a lane whose seq is not before `seq`; the end if there is none.
-    pub(crate) fn offset_at_seq(&self, lane: Lane, seq: u64) -> Result<u64, ReadError> {
-        self.offset_where(
-            lane,
-            |segment| segment.next_seq <= seq,
-            |header| header.next_seq() <= seq,
-        )
-    }
-
-    /// The first offset of a lane behind all segments and frames for which `before` holds.
-    fn offset_where(
-        &self,
-        lane: Lane,
-        segment_before: impl Fn(&Segment) -> bool,
-        frame_before: impl Fn(&FrameHeader) -> bool,
-    ) -> Result<u64, ReadError> {
-        let (sealed, lane_state) = {
-            let state = self.read();
-            let lane = state.catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
-            (state.sealed.clone(), lane)
-        };
-        let bounded = |offset: u64| offset.clamp(lane_state.start.get(), lane_state.next.get());
-        let first = sealed.partition_point(|segment| segment_before(segment));
-        for (number, segment) in sealed.iter().enumerate().skip(first) {
-            // Only in the first of these segments can there be frames that still come before.
-            let position = if number == first {
-                let sample = self.ask(segment, |index| {
-                    index.last_sample(|sample| frame_before(&sample.as_frame()))
-                })?;
-                first_frame(&segment.place(), sample.map_or(0, |at| at.position), &frame_before)?
-            } else {
-                0
-            };
-            let found = self.ask(segment, |index| index.offset_from_position(lane, position))?;
-            if let Some(offset) = found {
-                return Ok(bounded(offset));
-            }
-        }
-        let (place, start) = {
-            let state = self.read();
-            // A segment that was sealed in between is behind the ones that were asked.
-            let frames = state.active.index.frames();
-            let after = frames.partition_point(|sample| frame_before(&sample.as_frame()));
-            let start = after.checked_sub(1).and_then(|place| frames.get(place));
-            (state.active.place(), start.map_or(0, |sample| sample.position))
-        };
-        let position = first_frame(&place, start, &frame_before)?;
-        let found = self.read().active.index.offset_from_position(lane, position);
-        Ok(bounded(found.unwrap_or(lane_state.next.get())))
-    }
-}
-
-/// The position of the first frame from `start` on (0: the first of all) for which `before` does
-/// not hold. Frames without events stand in nobody's way.
-fn first_frame(
-    place: &ReadPlace,
-    start: u32,
-    before: &impl Fn(&FrameHeader) -> bool,
-) -> Result<u32, ReadError> {
-    let mut position = u64::from(start);
-    if start == 0 {
-        return Ok(0);
-    }
-    while position < place.end {
-        let head = place.bytes(position, FRAME_HEADER_BYTES)?;
-        let header = FrameHeader::peek(&head).ok_or_else(|| place.damaged(position as u32))?;
-        if !before(&header) {
-            break;
-        }
-        position += header.frame_bytes();
-    }
-    Ok(position as u32)
 }
 
 /// A place at which a wanted record may stand.

@@ -24,6 +24,8 @@ pub struct Options {
     pub free_bytes_min: u64,
     /// Most publishers waiting for the log. Default 65,536.
     pub queue_requests_max: usize,
+    /// With so many bytes waiting for the log, no more are taken. Default 256 MiB.
+    pub queue_bytes_max: usize,
     /// The cleaner writes segments again when at least this share of their bytes is dead.
     /// Default 0.2.
     pub clean_share_min: f64,
@@ -56,6 +58,7 @@ impl Default for Options {
             filter_bytes: 16 * 1024 * 1024,
             free_bytes_min: 64 * 1024 * 1024,
             queue_requests_max: 65_536,
+            queue_bytes_max: 256 * 1024 * 1024,
             clean_share_min: 0.2,
             clock: Arc::new(SystemClock),
             drive: Drive::Threads,

@@ -92,7 +92,7 @@ const BESIDE_PUBLISHERS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) enum Turn {
     Write(Vec<Request>),
-    /// Nothing happens: everything that was written is synced.
+    /// Nothing happens: everything that was written is to be synced, and word left of it.
     LeaveWord,
     /// The log is closed, and nothing is left to write.
     Stop,
@@ -111,7 +111,8 @@ pub(crate) enum Call {
 pub(crate) struct Queue {
     inner: Mutex<Waiting>,
     arrived: Condvar,
-    publishers_max: usize,
+    /// Publishers and bytes: with so many, no more are taken.
+    bounds: (usize, usize),
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +130,8 @@ struct Waiting {
     called: bool,
     /// Threads that sleep.
     idle: usize,
+    /// Those of them that wake by themselves, to leave word.
+    resting: usize,
     /// Frames that are being synced by threads that do not have the turn.
     syncing: usize,
     /// Word was left since something was written.
@@ -171,11 +174,12 @@ impl Waiting {
     }
 
     /// Why a request cannot be taken.
-    fn refusal(&self, publishers_max: usize) -> Option<AppendError> {
+    fn refusal(&self, (publishers_max, bytes_max): (usize, usize)) -> Option<AppendError> {
         if self.closed {
             return Some(AppendError::Closed);
         }
-        (self.publishers >= publishers_max).then_some(AppendError::Busy(self.publishers))
+        let full = self.publishers >= publishers_max || self.bytes >= bytes_max;
+        full.then_some(AppendError::Busy(self.publishers))
     }
 
     /// Adds a small batch to the shared one at the end of the queue; to a new one, if something is
@@ -203,8 +207,9 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(crate) fn new(publishers_max: usize) -> Self {
-        Self { inner: Mutex::default(), arrived: Condvar::new(), publishers_max }
+    pub(crate) fn new(publishers_max: usize, bytes_max: usize) -> Self {
+        let bounds = (publishers_max, bytes_max);
+        Self { inner: Mutex::default(), arrived: Condvar::new(), bounds }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -219,7 +224,7 @@ impl Queue {
     /// The same, when the writer is to be woken later.
     pub(crate) fn add(&self, request: Request, call: Call) {
         let mut waiting = self.lock();
-        if let Some(error) = waiting.refusal(self.publishers_max) {
+        if let Some(error) = waiting.refusal(self.bounds) {
             drop(waiting);
             return request.refuse(&error);
         }
@@ -234,7 +239,7 @@ impl Queue {
     /// Adds a batch that is small enough to be copied, behind others like it. A ticket for each part.
     pub(crate) fn push_small(&self, batch: &Batch, call: Call) -> AppendTickets {
         let mut waiting = self.lock();
-        if let Some(error) = waiting.refusal(self.publishers_max) {
+        if let Some(error) = waiting.refusal(self.bounds) {
             return Tickets::answered(vec![Err(error); batch.parts.len()]);
         }
         let tickets = waiting.share(batch);
@@ -296,10 +301,12 @@ impl Queue {
         let quiet = !waiting.told && !waiting.turn && waiting.syncing == 0;
         let timed_out;
         if quiet {
+            waiting.resting += 1;
             let slept = self.arrived.wait_timeout(waiting, IDLE);
             let timeout;
             (waiting, timeout) = slept.unwrap_or_else(PoisonError::into_inner);
             timed_out = timeout.timed_out();
+            waiting.resting -= 1;
         } else {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             timed_out = false;
@@ -323,14 +330,20 @@ impl Queue {
         Some(waiting.take_frame())
     }
 
-    /// Gives the turn back, with nothing on its way.
-    pub(crate) fn give_turn(&self) {
+    /// Gives the turn back, with nothing on its way; `behind` if something is left to be synced when
+    /// nothing happens for a while.
+    pub(crate) fn give_turn(&self, behind: bool) {
         let mut waiting = self.lock();
         waiting.turn = false;
+        waiting.told &= !behind;
+        let wakes = behind && waiting.resting == 0 && waiting.idle > 0;
         if waiting.closed {
             // Those who have gone to sleep because the turn was taken, and are to stop.
             drop(waiting);
             self.arrived.notify_all();
+        } else if wakes {
+            drop(waiting);
+            self.arrived.notify_one();
         } else {
             self.call(waiting);
         }
@@ -405,10 +418,23 @@ mod tests {
         assert!(waiting.calls(), "it sleeps again, without an end, and has to be called");
     }
 
+    /// A few publishers of large batches filled the memory.
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let queue = Queue::new(8, 1000);
+        let batch = Batch { bytes: vec![0; 600], ..Batch::default() };
+        let push = || queue.push_small(&batch, Call::Later).try_take();
+        assert!(push().is_none());
+        assert!(push().is_none(), "what is taken may lead beyond it");
+        assert!(matches!(push(), Some(Err(AppendError::Busy(2)))));
+        drop(queue.take());
+        assert!(push().is_none());
+    }
+
     /// One thread sleeps because the other one has the turn; nobody calls it when that one stops.
     #[test]
     fn both_threads_stop() {
-        let queue = std::sync::Arc::new(Queue::new(8));
+        let queue = std::sync::Arc::new(Queue::new(8, usize::MAX));
         let (_ticket, answer) = Ticket::new();
         queue.push(Request::Sync { answer });
         assert!(matches!(queue.wait(false), Turn::Write(_)));

@@ -14,7 +14,7 @@ use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
 use crate::engine::{Engine, Site, Spare, Upkeep};
 use crate::error::WriteError;
-use crate::limits::{FRAME_BYTES_MAX, SEGMENT_BYTES_LIMIT};
+use crate::limits::SEGMENT_BYTES_LIMIT;
 use crate::options::Drive;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName,
@@ -102,9 +102,8 @@ fn encoded(catalog: &[CatalogEntry]) -> Vec<u8> {
 /// The least that a file must hold. A sixteenth is kept for the system, and the frame must fit
 /// beside it.
 fn least_bytes(place: &Place, catalog_bytes: usize) -> u64 {
-    let frame = place.frame_bytes.min(FRAME_BYTES_MAX);
     let head_bytes = SEGMENT_HEADER_BYTES + catalog_bytes as u64;
-    let needed = head_bytes + frame + 4 * FRAME_HEADER_BYTES as u64;
+    let needed = head_bytes + place.frame_bytes + 4 * FRAME_HEADER_BYTES as u64;
     needed + needed / 8
 }
 
@@ -138,6 +137,16 @@ fn prepare_in(
 /// A segment that a crash has kept from getting its name.
 pub(crate) fn found_prepared(spare: String, segment: OpenSegment) -> Prepared {
     Prepared { spare, segment }
+}
+
+/// A file that does not become a segment because the one before it could not be sealed for want of room.
+/// Nothing may be left of it: the next one that is made ready may have the same seq and another
+/// catalog. (It syncs the directory before it is sealed.) After any other failure the seal may be on the
+/// disk, and it is needed.
+pub(crate) fn give_up(site: &Site, prepared: &Prepared, error: &WriteError) {
+    if matches!(error, WriteError::NoSpace) {
+        discard(site, &prepared.spare);
+    }
 }
 
 /// An empty segment for a log whose oldest ones are gone: from seq 0 to `end`. Written beside, then

@@ -1,7 +1,7 @@
 use crate::error::ReadError;
 use crate::log::Log;
 use crate::recovery::Damage;
-use crate::segment::{FrameEvent, FrameKind, SegmentScan};
+use crate::segment::{FrameEvent, Holes, SegmentScan};
 
 /// What was found when a segment was read through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,23 +25,26 @@ impl Log {
         let Some(segment) = sealed.get(place) else {
             return Ok(scrubbed);
         };
-        let mut damaged = |bytes, seq: u64, reason| {
-            let file = segment.name.segment_file();
-            scrubbed.damage.push(Damage { file, bytes, seqs: seq..seq, reason });
-        };
-        let mut seq = segment.name.base;
+        let mut holes = Holes::since(segment.name.base);
+        let mut end = None;
         let mut scan = SegmentScan::new(&*segment.file, segment.salt)?;
         while let Some(event) = scan.next()? {
             match event {
-                FrameEvent::Frame { header, .. } if header.kind == FrameKind::Seal => {
-                    seq = header.first_seq;
-                }
-                FrameEvent::Frame { header, .. } => seq = header.next_seq(),
-                FrameEvent::Hole(bytes) => damaged(bytes, seq, "the bytes are not a frame"),
-                FrameEvent::End { position, .. } => {
-                    damaged(position..segment.file.len()?, seq, "the end is missing");
-                }
+                FrameEvent::Frame { header, .. } => holes.frame(&header),
+                FrameEvent::Hole(bytes) => holes.hole(bytes),
+                FrameEvent::End { position, .. } => end = Some(position..segment.file.len()?),
             }
+        }
+        let next_seq = holes.next_seq();
+        let mut damaged = |bytes, seqs, reason| {
+            let file = segment.name.segment_file();
+            scrubbed.damage.push(Damage { file, bytes, seqs, reason });
+        };
+        for (bytes, seqs) in holes.into_found() {
+            damaged(bytes, seqs, "the bytes are not a frame");
+        }
+        if let Some(bytes) = end {
+            damaged(bytes, next_seq..segment.next_seq.max(next_seq), "the end is missing");
         }
         Ok(scrubbed)
     }

@@ -14,8 +14,8 @@ use crate::index::{FilterBudget, SideFile, SideFileError};
 use crate::recovery::successor::prepared;
 use crate::recovery::{Damage, MISSING, set_aside};
 use crate::segment::{
-    BadHeader, FRAME_HEADER_BYTES, FileKind, FrameEvent, FrameHeader, FrameKind, RecordHeader,
-    SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, SegmentScan,
+    BadHeader, FRAME_HEADER_BYTES, FileKind, FrameEvent, FrameHeader, FrameKind, Holes,
+    RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, SegmentScan,
 };
 use crate::topic::{Lane, TopicDefinition};
 
@@ -116,8 +116,12 @@ struct LaneWork {
 
 impl Work {
     fn damage(&mut self, file: &str, bytes: Range<u64>, reason: &'static str) {
-        let file = file.to_owned();
-        self.survey.damage.push(Damage { file, bytes, seqs: 0..0, reason });
+        self.lost(file, (bytes, 0..0), reason);
+    }
+
+    /// Damage that has taken events.
+    fn lost(&mut self, file: &str, (bytes, seqs): (Range<u64>, Range<u64>), reason: &'static str) {
+        self.survey.damage.push(Damage { file: file.to_owned(), bytes, seqs, reason });
     }
 
     fn segment(&mut self, disk: &dyn Disk, name: SegmentName, newest: bool) -> io::Result<()> {
@@ -176,6 +180,11 @@ impl Work {
             sealed: false,
         };
         self.frames(&*file, salt, newest, &mut found)?;
+        let length = file.len()?;
+        if newest && !found.sealed && length < header.file_bytes {
+            let end = (length..header.file_bytes, found.seqs.end..found.seqs.end);
+            self.lost(&found.file, end, "the end is missing");
+        }
         self.side_file(disk, name, salt, &mut found)?;
         self.next_seq = Some(found.seqs.end);
         self.survey.segments.push(found);
@@ -218,12 +227,13 @@ impl Work {
     ) -> io::Result<()> {
         let mut scan = SegmentScan::new(file, salt)?;
         let mut synced_to = 0;
-        let mut holes = Vec::new();
+        let mut holes = Holes::since(found.seqs.start);
         let mut end = (0, false);
         while let Some(event) = scan.next()? {
             match event {
                 FrameEvent::Frame { position, header, bytes, .. } => {
                     synced_to = synced_to.max(header.synced_to);
+                    holes.frame(&header);
                     found.frames += 1;
                     found.bytes = position + header.frame_bytes();
                     found.seqs.end = found.seqs.end.max(header.next_seq());
@@ -233,17 +243,17 @@ impl Work {
                 FrameEvent::Hole(range) => {
                     // Offsets that were in there are not missed a second time.
                     self.lanes.values_mut().for_each(|lane| lane.next = None);
-                    holes.push(range);
+                    holes.hole(range);
                 }
                 FrameEvent::End { position, torn } => end = (position, torn),
             }
         }
         // As in `recovery`: behind what was synced, bad bytes of the newest are a torn tail.
-        for hole in holes {
+        for (hole, seqs) in holes.into_found() {
             if newest && hole.start >= synced_to {
                 self.survey.torn_tail = Some((found.file.clone(), hole.start));
             } else {
-                self.damage(&found.file, hole, "the bytes are not a frame");
+                self.lost(&found.file, (hole, seqs), "the bytes are not a frame");
             }
         }
         let (position, torn) = end;

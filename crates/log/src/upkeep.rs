@@ -65,7 +65,7 @@ fn write_all(engine: &Engine, writer: &SharedWriter, number: usize) {
             }
             Turn::LeaveWord => {
                 if let Some(writer) = lock(writer).as_mut() {
-                    writer.mark();
+                    writer.rest();
                 }
                 engine.memory.clear();
                 has_turn = true;
@@ -85,11 +85,14 @@ pub(crate) fn write_here(engine: &Engine, writer: &SharedWriter, bytes_max: usiz
     if let Some((begun, file)) = begin(writer, requests, 0) {
         begun.finish(engine, &*file);
     }
-    // At once: no thread is awake that could do it when nothing has happened for a while.
+    // At once: no thread is awake that could do it when nothing has happened for a while. But one has
+    // to see to it that what nobody waits for is synced.
+    let mut behind = false;
     if let Some(writer) = lock(writer).as_mut() {
         writer.mark();
+        behind = writer.is_behind();
     }
-    engine.queue.give_turn();
+    engine.queue.give_turn(behind);
 }
 
 /// Writes a frame; gives what is left to do, and the open file by which a thread syncs.

@@ -5,33 +5,38 @@ use std::mem;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use promethean_event::{EventId, Timestamp};
+use promethean_event::Timestamp;
 
 use crate::batch::{Batch, Durability, Receipt};
 use crate::begun::{self, Begun};
-use crate::catalog::{CatalogEntry, LaneState};
 use crate::disk::DiskFile;
 use crate::engine::{Active, Engine, Segment};
 use crate::error::{AppendError, WriteError};
 use crate::flight::{Flight, Frame, Waiting};
 use crate::index::{ActiveIndex, SegmentIndex};
-use crate::limits::{LEFT_EARLY_BYTES_MIN, SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES, TOPICS_MAX};
+use crate::limits::{
+    FREE_LOOK_BYTES, LEFT_EARLY_BYTES_MIN, SEGMENT_BYTES_LIMIT, SYSTEM_RESERVE_BYTES,
+    UNSYNCED_MS_MAX,
+};
 use crate::placement::{Ahead, Placed, Placement};
 use crate::queue::{AppendAnswers, Request};
 use crate::roll;
 use crate::segment::{
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, RecordHeader, RecordPlace, SegmentName,
 };
-use crate::topic::{Lane, TopicDefinition, TopicId};
 
 /// The writer's own view of the segment that it writes.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) segment: OpenSegment,
     next_seq: u64,
     last_append_ms: u64,
     ahead: Ahead,
+    /// Since when something is unsynced that nobody wants synced.
+    unsynced_since_ms: Option<u64>,
+    /// Where the disk is asked again what it has left, in a segment that grows with what is written.
+    free_look_at: u64,
     /// Written and left unsynced, where the caller drives the log.
     begun: Vec<Begun>,
 }
@@ -52,9 +57,9 @@ pub(crate) struct OpenSegment {
 }
 
 /// A frame that is ready to be written.
-struct Pending {
-    bytes: Vec<u8>,
-    header: FrameHeader,
+pub(crate) struct Pending {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) header: FrameHeader,
 }
 
 impl Writer {
@@ -65,7 +70,17 @@ impl Writer {
         };
         engine.flights.set_synced(segment.position);
         let (ahead, begun) = (Ahead::default(), Vec::new());
-        Self { engine, segment, next_seq, last_append_ms, ahead, begun }
+        let (unsynced_since_ms, free_look_at) = (None, 0);
+        Self {
+            engine,
+            segment,
+            next_seq,
+            last_append_ms,
+            ahead,
+            unsynced_since_ms,
+            free_look_at,
+            begun,
+        }
     }
 
     /// Serves requests in order; appends that follow each other share a frame. What comes last may
@@ -191,25 +206,51 @@ impl Writer {
         // A duplicate of an event that is only written so far must not be called synced; nor must
         // such an event supersede one that is.
         let unsynced = engine.flights.synced_to() < self.segment.position;
-        let sync_to =
-            (durability == Durability::Synced && unsynced).then_some(self.segment.position);
+        let wanted = self.wants_sync(durability, unsynced);
+        let sync_to = (wanted && unsynced).then_some(self.segment.position);
         Some(Begun { number: engine.flights.depart(flight), sync_to, publishers })
     }
 
+    /// Whether to sync: because somebody asks for it, or because something has been unsynced for so long
+    /// that it is time, although nobody does.
+    fn wants_sync(&mut self, durability: Durability, unsynced: bool) -> bool {
+        let now = self.last_append_ms;
+        let since = self.unsynced_since_ms.filter(|_| unsynced).unwrap_or(now);
+        let wants = durability == Durability::Synced || now - since >= UNSYNCED_MS_MAX;
+        self.unsynced_since_ms = (unsynced && !wants).then_some(since);
+        wants
+    }
+
+    /// Nothing happens: what nobody has waited for so far is synced, and word is left.
+    pub(crate) fn rest(&mut self) {
+        self.drain();
+        if self.refusal().is_none()
+            && let Err(error) = self.sync_all()
+        {
+            self.note(error);
+        }
+        self.mark();
+    }
+
+    /// Whether something is written and not synced.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.engine.flights.synced_to() < self.segment.position
+    }
+
     /// What is written is to be durable when this returns. Nothing may be on its way.
-    fn sync_all(&mut self) -> Result<(), WriteError> {
-        if self.engine.flights.synced_to() < self.segment.position {
+    pub(crate) fn sync_all(&mut self) -> Result<(), WriteError> {
+        if self.is_behind() {
             self.sync()?;
         }
         Ok(())
     }
 
-    fn refusal(&self) -> Option<AppendError> {
+    pub(crate) fn refusal(&self) -> Option<AppendError> {
         self.engine.flights.failure().map(AppendError::StorageFailed)
     }
 
     /// Append times never go back, whatever the clock does.
-    fn append_time(&mut self) -> Timestamp {
+    pub(crate) fn append_time(&mut self) -> Timestamp {
         self.time_passes(self.engine.site.options.clock.now())
     }
 
@@ -276,7 +317,7 @@ impl Writer {
     }
 
     /// Writes a frame at the end of the segment, without a sync.
-    fn write(&mut self, pending: Pending) -> Result<Bytes, WriteError> {
+    pub(crate) fn write(&mut self, pending: Pending) -> Result<Bytes, WriteError> {
         let Pending { mut bytes, header } = pending;
         let crc = header.seal(self.segment.salt, &mut bytes);
         self.segment.file.write_at(&bytes, self.segment.position).map_err(WriteError::of_write)?;
@@ -286,7 +327,7 @@ impl Writer {
     }
 
     /// Syncs the segment, with nothing on its way.
-    fn sync(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn sync(&mut self) -> Result<(), WriteError> {
         begun::sync(&self.engine.site.options, &*self.segment.file).map_err(WriteError::Failed)?;
         self.engine.flights.set_synced(self.segment.position);
         Ok(())
@@ -294,18 +335,33 @@ impl Writer {
 
     /// Sees to it that a frame fits, in a new segment if need be. Room for a seal is always left,
     /// and some for the system, so that state can be saved when events no longer can.
-    fn make_room(&mut self, bytes: u64, system: bool) -> Result<(), WriteError> {
+    pub(crate) fn make_room(&mut self, bytes: u64, system: bool) -> Result<(), WriteError> {
         let seal = FRAME_HEADER_BYTES as u64;
         let reserve = SYSTEM_RESERVE_BYTES.min(self.segment.capacity / 16);
         let end = self.segment.position + bytes + seal;
         let fits = end + reserve <= self.segment.capacity;
         if fits && !self.leaves_early(bytes) {
-            return Ok(());
+            return if system { Ok(()) } else { self.look_at_free() };
         }
         match self.roll(bytes) {
             Err(WriteError::NoSpace) if fits || system && end <= self.segment.capacity => Ok(()),
             other => other,
         }
+    }
+
+    /// What is written to a file that was not filled ahead takes room as it goes: events must leave what
+    /// is kept for the system.
+    fn look_at_free(&mut self) -> Result<(), WriteError> {
+        if self.segment.filled || self.segment.position < self.free_look_at {
+            return Ok(());
+        }
+        let site = &self.engine.site;
+        let free = site.disk.free_bytes().map_err(WriteError::Failed)?;
+        if free < site.options.free_bytes_min {
+            return Err(WriteError::NoSpace);
+        }
+        self.free_look_at = self.segment.position + FREE_LOOK_BYTES;
+        Ok(())
     }
 
     /// Whether to go on in another segment because this one was not filled ahead, which makes each
@@ -341,7 +397,7 @@ impl Writer {
         }
         let place = roll::Place { segment_bytes, ..self.place_of(name, bytes) };
         let next = roll::prepare(&engine.site, &place)?;
-        self.seal()?;
+        self.seal().inspect_err(|error| roll::give_up(&engine.site, &next, error))?;
         let segment = roll::publish(&engine.site, next)?;
         let mut state = engine.write();
         let active = Active {
@@ -367,6 +423,7 @@ impl Writer {
         drop(state);
         engine.flights.set_synced(segment.position);
         self.segment = segment;
+        self.free_look_at = 0;
         engine.site.upkeep.ring();
         Ok(())
     }
@@ -409,7 +466,7 @@ impl Writer {
         self.sync()
     }
 
-    fn empty_frame(&self, kind: FrameKind) -> FrameHeader {
+    pub(crate) fn empty_frame(&self, kind: FrameKind) -> FrameHeader {
         FrameHeader {
             kind,
             body_bytes: 0,
@@ -465,7 +522,7 @@ impl Writer {
     }
 
     /// Turns an error into its answer; after a failure all later requests are refused.
-    fn note(&mut self, error: WriteError) -> AppendError {
+    pub(crate) fn note(&mut self, error: WriteError) -> AppendError {
         match error {
             WriteError::NoSpace => AppendError::NoSpace,
             WriteError::Failed(error) => {
@@ -474,100 +531,6 @@ impl Writer {
                 AppendError::StorageFailed(text)
             }
         }
-    }
-
-    fn commit_catalog(&mut self, request: Request) {
-        if let Some(error) = self.refusal() {
-            return request.refuse(&error);
-        }
-        match request {
-            Request::Define { definition, answer } => answer.give(self.define(&definition)),
-            Request::Remove { topic, answer } => {
-                answer.give(self.change(&[CatalogEntry::Removed { id: topic }], true));
-            }
-            Request::Sync { answer } => {
-                let synced = self.sync_all();
-                answer.give(synced.map_err(|error| self.note(error)));
-            }
-            Request::Trim { starts, answer } => {
-                let entries: Vec<_> = starts
-                    .into_iter()
-                    .map(|(lane, start)| CatalogEntry::Start { lane, start })
-                    .collect();
-                answer.give(self.change(&entries, true));
-            }
-            Request::Place { lanes, answer } => answer.give(self.place(&lanes)),
-            Request::Append { .. } => {}
-        }
-    }
-
-    fn define(&mut self, definition: &TopicDefinition) -> Result<TopicId, AppendError> {
-        let (id, greatest_id) = {
-            let state = self.engine.read();
-            match state.catalog.id(&definition.topic) {
-                Some(id) => {
-                    let known = state.catalog.live(id);
-                    let has = known.map_or(0, |known| known.definition.partitions.get());
-                    if known.is_some_and(|known| known.definition == *definition) {
-                        return Ok(id);
-                    }
-                    if has != definition.partitions.get() {
-                        return Err(AppendError::PartitionsFixed {
-                            topic: definition.topic.clone(),
-                            has,
-                            wanted: definition.partitions.get(),
-                        });
-                    }
-                    let zero = EventId::from_bytes([0; 16]);
-                    (id, known.map_or(zero, |known| known.greatest_id))
-                }
-                None if state.catalog.topic_count() >= TOPICS_MAX => {
-                    return Err(AppendError::TooManyTopics(TOPICS_MAX));
-                }
-                None => (state.catalog.next_id(), EventId::from_bytes([0; 16])),
-            }
-        };
-        let definition = definition.clone();
-        let system = definition.topic.is_system();
-        self.change(&[CatalogEntry::Topic { id, definition, greatest_id }], system)?;
-        Ok(id)
-    }
-
-    /// Lets lanes go on further on. Not synced: what is appended there says as much.
-    fn place(&mut self, lanes: &[(Lane, LaneState)]) -> Result<(), AppendError> {
-        lanes.iter().try_for_each(|(lane, to)| self.engine.read().catalog.leads_on(*lane, *to))?;
-        let placed = lanes.iter().map(|&(lane, state)| CatalogEntry::Lane { lane, state });
-        let placed: Vec<_> = placed.collect();
-        self.write_catalog(&placed, false).map_err(|error| self.note(error))?;
-        self.take_effect(&placed);
-        Ok(())
-    }
-
-    /// Writes and syncs a change of the catalog, then lets it take effect.
-    fn change(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), AppendError> {
-        let written = self.write_catalog(entries, system).and_then(|()| self.sync());
-        written.map_err(|error| self.note(error))?;
-        self.take_effect(entries);
-        Ok(())
-    }
-
-    fn take_effect(&self, entries: &[CatalogEntry]) {
-        let mut state = self.engine.write();
-        self.engine.apply(&mut state, entries);
-        state.active.end_position = self.segment.position;
-    }
-
-    fn write_catalog(&mut self, entries: &[CatalogEntry], system: bool) -> Result<(), WriteError> {
-        let mut bytes = vec![0; FRAME_HEADER_BYTES];
-        entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        self.make_room(bytes.len() as u64, system)?;
-        self.append_time();
-        let header = FrameHeader {
-            body_bytes: (bytes.len() - FRAME_HEADER_BYTES) as u32,
-            count: entries.len() as u32,
-            ..self.empty_frame(FrameKind::Catalog)
-        };
-        self.write(Pending { bytes, header }).map(drop)
     }
 }
 

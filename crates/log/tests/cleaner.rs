@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use promethean_event::{Offset, Partition, Timestamp};
 use promethean_log::{
-    Cleaning, Clock, Compaction, Gap, GapReason, Holds, Lane, Log, Options, PageLimit, Record,
-    TopicDefinition, TopicId,
+    CleanError, Cleaning, Clock, Compaction, Gap, GapReason, Holds, Lane, Log, Options, PageLimit,
+    ReadError, Record, TopicDefinition, TopicId,
 };
 
 use crate::order_and_search::{append, event, small, topic};
@@ -250,4 +250,28 @@ fn readers_go_on_while_segments_are_swapped() {
     assert_eq!(next, 500);
     let newest: Vec<_> = cleaned.payloads();
     assert_eq!(newest, (450..500).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+/// One damaged segment ended every round before anything was done.
+#[test]
+fn damage_in_one_segment_keeps_no_other_from_being_cleaned() {
+    let mut cleaned = Cleaned::new(Cleaning { age_ms_max: Some(100), ..Cleaning::default() });
+    for number in 0..600 {
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.fill();
+    let damaged = cleaned.directory.path().join("0000000000000000-00000000.seg");
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&damaged, &bytes).unwrap();
+    let before = cleaned.log.bytes();
+    cleaned.set_time(1000);
+    for round in 0..2 {
+        let met = cleaned.log.clean(&Holds::default());
+        assert!(matches!(met, Err(CleanError::Read(ReadError::Damaged { .. }))), "{met:?}");
+        assert_eq!(std::fs::read(&damaged).unwrap(), bytes, "it may be wanted for repair");
+        assert!(cleaned.log.bytes() + 400 * 60 < before, "{round}: {}", cleaned.log.bytes());
+        assert_eq!(cleaned.log.clean(&Holds::default()).unwrap(), 0, "it is known by now");
+        cleaned.reopen();
+    }
 }

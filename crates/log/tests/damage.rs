@@ -192,3 +192,195 @@ fn a_damaged_side_file_is_built_again() {
     drop(log);
     assert_eq!(problems(directory.path()), Vec::<String>::new());
 }
+
+fn heads(bytes: &[u8]) -> Vec<usize> {
+    let found = bytes.windows(3).enumerate().filter(|(_, magic)| magic == b"PFR");
+    found.map(|(place, _)| place).collect()
+}
+
+fn set_len(path: &Path, length: u64) {
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+}
+
+/// Bit rot in a sealed segment names the events that it took: in the survey, and when the log is opened
+/// and the side file was built after the damage. Restored from a copy, it is whole again.
+#[test]
+fn damage_of_a_sealed_segment_is_told_with_its_events() {
+    let directory = written(600);
+    let oldest = files(directory.path(), "seg")[0].clone();
+    let good = std::fs::read(&oldest).unwrap();
+    flip(&oldest, 5000);
+    std::fs::remove_file(&files(directory.path(), "idx")[0]).unwrap();
+    let surveyed = survey(&RealDisk::open_existing(directory.path()).unwrap()).unwrap().damage;
+    let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert_eq!(report.damage, surveyed);
+    let seqs = report.damage[0].seqs.clone();
+    assert!(seqs.end == seqs.start + 1 && seqs.start > 10, "{seqs:?}");
+    assert_eq!(log.scrub(0).unwrap().damage, surveyed);
+    log.close();
+    std::fs::write(&oldest, good).unwrap();
+    let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+    assert_eq!(report.damage, []);
+    let a = log.topic_id(&"a".parse().unwrap()).unwrap();
+    assert_eq!(crate::order_and_search::read_all(&log, lane(a, 0)).len(), 400);
+}
+
+/// One damaged record made every page fail in which it would have been, and what was missing beside it
+/// was called compacted.
+#[test]
+fn reading_backward_tells_of_damage_and_goes_on() {
+    let directory = written(600);
+    flip(&files(directory.path(), "seg")[0], 5000);
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    let (mut seen, mut corrupt) = (0, 0);
+    for name in ["a", "b"] {
+        let topic = log.topic_id(&name.parse().unwrap()).unwrap();
+        let mut before = log.lane(lane(topic, 0)).unwrap().next;
+        loop {
+            let limit = PageLimit { events: 7, bytes: 1 << 20 };
+            let page = log.page_before(lane(topic, 0), before, limit).unwrap();
+            assert!(page.gaps.iter().all(|gap| gap.reason == GapReason::Corrupt));
+            corrupt += page.gaps.iter().map(|gap| gap.to.get() - gap.from.get()).sum::<u64>();
+            seen += page.records.len();
+            let Some(last) = page.records.last() else { break };
+            before = last.offset();
+        }
+    }
+    assert_eq!((seen, corrupt), (599, 1));
+}
+
+/// A log whose newest segment holds nothing but topics: closed with enough in the one before.
+fn written_and_rolled() -> (tempfile::TempDir, PathBuf) {
+    let directory = written(590);
+    let options = promethean_log::Options { segment_bytes_min: 4096, ..small() };
+    let (log, _) = Log::open_dir(directory.path(), options.clone()).unwrap();
+    fill(&log, 10);
+    log.close();
+    drop(log);
+    let (log, _) = Log::open_dir(directory.path(), options).unwrap();
+    define(&log, "c", 1);
+    define(&log, "d", 1);
+    log.close();
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    assert!(newest.to_str().unwrap().contains("0000000000000258-"), "{newest:?}");
+    (directory, newest)
+}
+
+/// The segment that follows has the same name if there was no event in it: it was written over the
+/// damaged one, and then there were two of one name, of which one could never be indexed.
+#[test]
+fn damage_to_a_newest_segment_without_events_is_kept_beside() {
+    let by_bit = |path: &Path| flip(path, heads(&std::fs::read(path).unwrap())[1] as u64 + 50);
+    let by_length = |path: &Path| set_len(path, std::fs::metadata(path).unwrap().len() - 100);
+    let ways: [&dyn Fn(&Path); 2] = [&by_bit, &by_length];
+    for (number, damage) in ways.into_iter().enumerate() {
+        let (directory, newest) = written_and_rolled();
+        damage(&newest);
+        let bad = std::fs::read(&newest).unwrap();
+        let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+        assert_eq!(report.damage.len(), 1, "{number}");
+        let aside = files(directory.path(), "damaged");
+        assert_eq!(aside.len(), 1, "{number}");
+        assert_eq!(std::fs::read(&aside[0]).unwrap(), bad);
+        assert!(log.topic_id(&"d".parse().unwrap()).is_some(), "what is behind it is there");
+        fill(&log, 300);
+        log.settle().unwrap();
+        log.close();
+        drop(log);
+        let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+        assert_eq!((report.damage, log.next_seq().get()), (vec![], 900));
+        let a = log.topic_id(&"a".parse().unwrap()).unwrap();
+        assert_eq!(crate::order_and_search::read_all(&log, lane(a, 0)).len(), 393 + 6 + 200);
+    }
+}
+
+/// More than the longest frame may be bad in a row. What was behind it was written over.
+#[test]
+fn damage_over_many_megabytes_is_not_taken_for_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = 64 * 1024 * 1024;
+    let options = promethean_log::Options {
+        segment_bytes_min: bytes,
+        segment_bytes_max: bytes,
+        spare_segments: 0,
+        ..small()
+    };
+    let (log, _) = Log::open_dir(directory.path(), options.clone()).unwrap();
+    define(&log, "a", 1);
+    let payload = format!("\"{}\"", "x".repeat(1_000_000));
+    for number in 0..5 {
+        let events = (0..12).map(|at| event("a", &format!("{number}-{at}"), &payload)).collect();
+        append(&log, events);
+    }
+    log.close();
+    drop(log);
+    let newest = files(directory.path(), "seg").pop().unwrap();
+    let heads = heads(&std::fs::read(&newest).unwrap());
+    // The two catalogs, then the batches.
+    let (from, to) = (heads[3], heads[6]);
+    let file = std::fs::OpenOptions::new().write(true).open(&newest).unwrap();
+    file.write_all_at(&vec![0; to - from], from as u64).unwrap();
+    assert_eq!(problems(directory.path()).len(), 1);
+    let (log, report) = Log::open_dir(directory.path(), options).unwrap();
+    assert_eq!(report.damage.len(), 1);
+    assert_eq!(report.damage[0].seqs, 12..48);
+    assert_eq!(log.next_seq().get(), 60);
+}
+
+/// A newest segment that has lost its end, with frames in it: nobody knows how many, and what was at
+/// their offsets. Before, the log went on, gave the offsets to other events, and later cut off what was
+/// left of the frame.
+#[test]
+fn a_newest_segment_that_is_cut_within_its_frames_is_not_opened() {
+    for within in [true, false] {
+        let directory = written(40);
+        let newest = files(directory.path(), "seg").pop().unwrap();
+        let frames = heads(&std::fs::read(&newest).unwrap());
+        let cut = frames[frames.len() - 5] as u64 + if within { 60 } else { 0 };
+        set_len(&newest, cut);
+        let left = std::fs::read(&newest).unwrap();
+        assert_eq!(problems(directory.path()).len(), 1);
+        for _ in 0..2 {
+            let refused = Log::open_dir(directory.path(), small());
+            let reason = "its end is missing";
+            assert!(
+                matches!(refused, Err(OpenError::Damaged { reason: told, .. }) if told == reason)
+            );
+            assert_eq!(std::fs::read(&newest).unwrap(), left);
+        }
+        // Unless somebody says that it may be lost.
+        std::fs::write(newest.with_extension("seg.damaged"), "").unwrap();
+        let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+        assert!(!report.damage.is_empty());
+        assert_eq!(log.next_seq().get(), 36);
+        fill(&log, 200);
+        log.settle().unwrap();
+        log.close();
+        drop(log);
+        assert_eq!(std::fs::read(&newest).unwrap(), left, "what is left is left as it is");
+        assert!(!Log::open_dir(directory.path(), small()).unwrap().1.damage.is_empty());
+    }
+}
+
+/// Where the bytes behind the frames say that nothing followed, nothing is lost but room.
+#[test]
+fn a_newest_segment_that_is_cut_behind_its_frames_is_opened() {
+    for closed in [true, false] {
+        let directory = written(40);
+        let newest = files(directory.path(), "seg").pop().unwrap();
+        let mut bytes = std::fs::read(&newest).unwrap();
+        let last = *heads(&bytes).last().unwrap();
+        if !closed {
+            bytes[last..].fill(0);
+            std::fs::write(&newest, &bytes).unwrap();
+        }
+        set_len(&newest, last as u64 + 48);
+        let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
+        assert_eq!(report.damage.len(), 1);
+        assert_eq!(append(&log, vec![event("a", "k", "1")]).receipts[0].seq.get(), 40);
+        log.settle().unwrap();
+        log.close();
+        drop(log);
+        assert_eq!(Log::open_dir(directory.path(), small()).unwrap().0.next_seq().get(), 41);
+    }
+}

@@ -5,10 +5,13 @@
     reason = "a test that meets what it did not expect should stop there"
 )]
 
+mod bounds;
 mod cleaner;
 mod damage;
 mod format;
 mod missing;
 mod order_and_search;
+mod searching;
 mod segments;
+mod watched;
 mod written_here;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::corruption::{Corruption, CorruptionKind, corrupt};
 use super::disk::DiskImage;
 use super::model::{LaneKey, Seen, SeenReason};
+use super::other_ways;
 use super::profile::Profile;
 use super::random::Random;
 use super::session::{Running, Session};
@@ -47,15 +48,15 @@ pub struct Patient {
 
 /// Something that is not as the model says.
 #[derive(Debug, Default)]
-struct Findings {
+pub(super) struct Findings {
     /// A reader was told.
-    told: bool,
+    pub(super) told: bool,
     /// The first event that is missing or answer that is wrong for want of events.
     missing: Option<String>,
 }
 
 impl Findings {
-    fn miss(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn miss(&mut self, what: impl FnOnce() -> String) {
         self.missing.get_or_insert_with(what);
     }
 }
@@ -134,6 +135,8 @@ impl Patient {
         }
         if look_up {
             examine_look_ups(&session, &subject, &mut findings)?;
+            other_ways::examine(&session, &subject, &mut findings)?;
+            other_ways::go_on(&session, subject)?;
         }
         match findings {
             _ if opening => Ok(Detected::Opening),

@@ -39,6 +39,8 @@ mod sweep;
 
 mod damage;
 
+mod other_ways;
+
 pub use clock::SimClock;
 pub use corruption::{Corruption, CorruptionKind, corrupt};
 pub use crash::{CrashOptions, Failure, Report, run, run_seed, trace_seed};

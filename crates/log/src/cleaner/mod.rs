@@ -7,7 +7,7 @@
 //!    without the dead ones into one segment of a higher generation: written beside, synced,
 //!    indexed, then renamed. From that moment it replaces the run; if the process dies before the
 //!    old files are removed, opening the log removes them.
-//! 3. A segment with damage is left alone: it may be wanted for repair.
+//! 3. A segment with damage is left alone: it may be wanted for repair. The others are cleaned.
 //! 4. The log always begins with a segment of seq 0, if only with an empty one: otherwise a file that
 //!    is missing there could not be told from one that was cleaned away.
 //!
@@ -66,11 +66,13 @@ pub enum CleanError {
     Io(#[from] io::Error),
 }
 
-/// Cleans the log once. Gives how many segments were written again or removed.
+/// Cleans the log once. Gives how many segments were written again or removed. Damage keeps nothing
+/// from being cleaned but the segment in which it is: the first that was met is told at the end.
 pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<usize, CleanError> {
     let _one_at_a_time = engine.cleaning();
     let now = engine.site.options.clock.now().millis();
-    let starts = plan::starts(engine, holds, now)?;
+    let mut met = None;
+    let starts = plan::starts(engine, holds, now, &mut met)?;
     if !starts.is_empty() {
         answered(log, engine, log.trim(starts))?;
     }
@@ -78,15 +80,31 @@ pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<us
     let mut from = 0;
     // Oldest first: whether a tombstone may go depends on what is left before it.
     while let Some(run) = Plan::next(engine, holds, now, from)? {
-        from = run.end_seq();
-        cleaned += run.segments.len();
         // What supersedes an event must be as durable as the event was, before that one goes.
         answered(log, engine, log.sync())?;
         let segments = run.segments.clone();
-        let replacement = rewrite::rewrite(engine, &run)?;
+        let replacement = match rewrite::rewrite(engine, &run) {
+            Err(CleanError::Read(error)) if set_apart(engine, &segments, &error) => {
+                met.get_or_insert(error);
+                // Once more from where it began: without that one.
+                continue;
+            }
+            replacement => replacement?,
+        };
+        from = run.end_seq();
+        cleaned += segments.len();
         swap(engine, segments, replacement)?;
     }
-    Ok(cleaned)
+    met.map_or(Ok(cleaned), |error| Err(error.into()))
+}
+
+/// Takes note of the segment of a run that is damaged; false if it is none of them.
+fn set_apart(engine: &Engine, run: &[Arc<Segment>], error: &ReadError) -> bool {
+    let ReadError::Damaged { file, .. } = error else {
+        return false;
+    };
+    let damaged = run.iter().find(|segment| segment.name.segment_file() == *file);
+    damaged.inspect(|segment| engine.note_damaged(segment.name)).is_some()
 }
 
 /// Waits for an answer of the writer, which may have to be given its turn first.

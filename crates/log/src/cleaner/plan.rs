@@ -6,18 +6,20 @@ use promethean_event::Offset;
 use super::{CleanError, Holds};
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
-use crate::index::{SegmentIndex, key_hash};
+use crate::index::key_hash;
 use crate::segment::RecordHeader;
 use crate::topic::{Cleaning, Compaction, Lane, TopicId};
 
 /// Segments that are read together at most: bounds the memory of one run.
 const RUN_SEGMENTS_MAX: usize = 16;
 
-/// Where lanes should start, by the rules for age and bytes.
+/// Where lanes should start, by the rules for age and bytes. Damage on the way to the start of a lane
+/// is added to `met`, and the lane left as it is.
 pub(super) fn starts(
     engine: &Engine,
     holds: &Holds,
     now: u64,
+    met: &mut Option<ReadError>,
 ) -> Result<Vec<(Lane, Offset)>, CleanError> {
     let topics: Vec<_> = {
         let state = engine.read();
@@ -33,7 +35,13 @@ pub(super) fn starts(
         for partition in definition.partitions.partitions() {
             let lane = Lane { topic, partition };
             let by_age = match age_ms_max {
-                Some(age) => engine.offset_at_ms(lane, now.saturating_sub(age))?,
+                Some(age) => match engine.offset_at_ms(lane, now.saturating_sub(age)) {
+                    Err(error @ ReadError::Damaged { .. }) => {
+                        met.get_or_insert(error);
+                        0
+                    }
+                    found => found?,
+                },
                 None => 0,
             };
             let by_bytes = match bytes_max {
@@ -115,13 +123,13 @@ impl Plan {
                 verdicts: vec![],
                 is_oldest: place == 0,
             };
-            if !can_be_cleaned(segment) {
+            if !engine.can_be_cleaned(segment) {
                 continue;
             }
             let judge = Judge { engine, sealed: &sealed, holds, now };
             plan.verdicts.push(judge.verdict(place)?);
             for (next_place, next) in sealed.iter().enumerate().skip(place + 1) {
-                if !can_be_cleaned(next) || plan.segments.len() == RUN_SEGMENTS_MAX {
+                if !engine.can_be_cleaned(next) || plan.segments.len() == RUN_SEGMENTS_MAX {
                     break;
                 }
                 let verdict = judge.verdict(next_place)?;
@@ -164,10 +172,6 @@ impl Plan {
         let empty = self.verdicts.len() - pieces;
         dirty || pieces > 1 || empty > 1
     }
-}
-
-fn can_be_cleaned(segment: &Segment) -> bool {
-    segment.holes.is_empty() && matches!(segment.index, SegmentIndex::Side(_))
 }
 
 impl Verdict {
@@ -291,9 +295,12 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Whether a newer segment has an event of the key.
+    /// Whether a newer segment has an event of the key. A false no only keeps an event.
     fn exists_after(&self, place: usize, topic: TopicId, key: &str) -> Result<bool, ReadError> {
-        let last = self.engine.latest(topic, key)?;
+        let last = match self.engine.latest(topic, key) {
+            Err(ReadError::Damaged { .. }) => return Ok(false),
+            last => last?,
+        };
         let end = self.sealed.get(place).map_or(0, |segment| segment.next_seq);
         Ok(last.is_some_and(|record| record.seq().get() >= end))
     }

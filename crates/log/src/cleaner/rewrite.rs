@@ -7,7 +7,7 @@ use super::CleanError;
 use super::plan::Plan;
 use crate::disk::DiskFile;
 use crate::engine::{Engine, Segment};
-use crate::error::ReadError;
+use crate::error::{AppendError, ReadError};
 use crate::index::{SegmentIndex, SideFile, build};
 use crate::limits::FRAME_BYTES_TARGET;
 use crate::segment::{
@@ -65,6 +65,10 @@ fn copy(
         events: 0,
     };
     for (number, segment) in run.segments.iter().enumerate() {
+        // Whoever closes the log waits for this.
+        if engine.site.upkeep.stopping() {
+            return Err(AppendError::Closed.into());
+        }
         copy_segment(run, number, segment, &mut out)?;
     }
     out.flush()?;

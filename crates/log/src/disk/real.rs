@@ -16,13 +16,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// Opens the directory, making it first if it is not there.
     pub fn open(path: &Path) -> io::Result<Self> {
-        if !path.exists() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-            // The new name itself must survive a crash.
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                File::open(parent)?.sync_all()?;
-            }
-        }
+        make(path)?;
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 
@@ -35,6 +29,26 @@ impl RealDisk {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Makes a directory and those above it. The new name of each must survive a crash, or nothing in it
+/// does.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    make(parent)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        // Another process has made it at the same time.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    File::open(parent)?.sync_all()
 }
 
 impl Disk for RealDisk {

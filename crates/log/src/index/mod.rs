@@ -32,7 +32,6 @@ use promethean_event::EventId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::limits::FRAME_SAMPLE_BYTES;
-use crate::segment::{FrameHeader, FrameKind};
 use crate::topic::TopicId;
 
 /// What ids are found by.
@@ -97,20 +96,6 @@ impl FrameSample {
             |last: &Self| u64::from(self.position) >= u64::from(last.position) + FRAME_SAMPLE_BYTES;
         if samples.last().is_none_or(far) {
             samples.push(self);
-        }
-    }
-
-    /// As the header of a frame, as far as a search by seq or time looks at it.
-    pub(crate) const fn as_frame(&self) -> FrameHeader {
-        FrameHeader {
-            kind: FrameKind::Events,
-            body_bytes: 0,
-            count: 0,
-            first_seq: self.seq,
-            append_ms: self.append_ms,
-            synced_to: 0,
-            previous_crc: 0,
-            position: 0,
         }
     }
 }

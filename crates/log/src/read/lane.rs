@@ -137,7 +137,7 @@ impl LaneReader {
                 continue;
             }
             if offset > self.next {
-                let gap = missing(&self.engine, self.lane, self.next, offset);
+                let gap = self.engine.missing(self.lane, self.next, offset);
                 visit.visited.gaps.push(gap);
             }
             self.next = offset + 1;
@@ -159,7 +159,7 @@ impl LaneReader {
                 return Ok(());
             };
             if offset > self.next {
-                let gap = missing(&self.engine, self.lane, self.next, offset);
+                let gap = self.engine.missing(self.lane, self.next, offset);
                 visit.visited.gaps.push(gap);
             }
             self.next = offset + 1;
@@ -215,7 +215,7 @@ impl LaneReader {
             // compaction has removed it all, or the lane goes on further on.
             let ahead = active.filter(|(first, _)| *first > self.next);
             let to = ahead.map_or(lane.next.get(), |(first, _)| first);
-            visit.visited.gaps.push(missing(&engine, self.lane, self.next, to));
+            visit.visited.gaps.push(engine.missing(self.lane, self.next, to));
             self.next = to;
         }
     }
@@ -259,13 +259,6 @@ impl LaneReader {
         let source = self.in_sealed(&sealed, FRAME_WALK_EVENTS_MIN)?;
         Ok(source.unwrap_or(Source::Unknown))
     }
-}
-
-/// Offsets that the indexes do not have: compaction took them, or damage did.
-fn missing(engine: &Engine, lane: Lane, from: u64, to: u64) -> Gap {
-    let damaged = engine.damage_took(lane, from, to);
-    let reason = if damaged { GapReason::Corrupt } else { GapReason::Compacted };
-    Gap { lane, from: Offset::new(from), to: Offset::new(to), reason }
 }
 
 /// A visit under way.

@@ -1,12 +1,13 @@
-//! Where offsets of a lane stand, and reading backwards from one.
+//! Where offsets of a lane stand, and what has become of those that are not there.
 
 use std::sync::Arc;
 
-use super::page::{Page, PageLimit};
+use promethean_event::Offset;
+
+use super::page::{Gap, GapReason};
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::SegmentIndex;
-use crate::segment::Record;
 use crate::topic::Lane;
 
 impl Engine {
@@ -46,8 +47,15 @@ impl Engine {
         Ok(low.saturating_sub(1))
     }
 
+    /// Offsets that the indexes do not have: compaction took them, or damage did.
+    pub(super) fn missing(&self, lane: Lane, from: u64, to: u64) -> Gap {
+        let damaged = self.damage_took(lane, from, to);
+        let reason = if damaged { GapReason::Corrupt } else { GapReason::Compacted };
+        Gap { lane, from: Offset::new(from), to: Offset::new(to), reason }
+    }
+
     /// Whether a damaged segment stands where these offsets of a lane should be, or none at all.
-    pub(super) fn damage_took(&self, lane: Lane, from: u64, to: u64) -> bool {
+    fn damage_took(&self, lane: Lane, from: u64, to: u64) -> bool {
         let (sealed, active) = {
             let state = self.read();
             (state.sealed.clone(), (state.active.name.base, state.active.index.lane_range(lane)))
@@ -82,43 +90,5 @@ impl Engine {
         let expected = [first].into_iter().chain(sealed.iter().map(|segment| segment.next_seq));
         let follows = bases.zip(expected).map(|(base, expected)| base <= expected);
         follows.enumerate().filter(|(_, follows)| !follows).map(|(place, _)| place).collect()
-    }
-
-    /// Up to `limit` events of a lane before an offset, newest first.
-    pub(crate) fn page_before(
-        &self,
-        lane: Lane,
-        before: u64,
-        limit: PageLimit,
-    ) -> Result<Page, ReadError> {
-        let mut page = Page::default();
-        let (sealed, start, place, mut positions) = {
-            let state = self.read();
-            let known = state.catalog.lane(lane).ok_or(ReadError::UnknownLane)?;
-            let positions = state.active.index.positions_before(lane, before, limit.events);
-            (state.sealed.clone(), known.start.get(), state.active.place(), positions)
-        };
-        let mut bytes = 0;
-        let mut place = place;
-        let mut older = sealed.iter().rev();
-        loop {
-            for &(offset, position) in &positions {
-                if offset < start || page.records.len() >= limit.events || bytes >= limit.bytes {
-                    return Ok(page);
-                }
-                let belongs =
-                    |record: &Record| record.lane() == lane && record.offset().get() == offset;
-                let record = place.record(position)?.filter(belongs);
-                let record = record.ok_or_else(|| place.damaged(position))?;
-                bytes += record.bytes();
-                page.records.push(record);
-            }
-            let Some(segment) = older.next() else {
-                return Ok(page);
-            };
-            let wanted = limit.events - page.records.len();
-            positions = self.ask(segment, |index| index.positions_before(lane, before, wanted))?;
-            place = segment.place();
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading in order: one lane by offset, several by seq.
+//! Reading in order: one lane by offset, forward and backward, several by seq.
 //!
 //! A lane that makes up much of a segment is read frame by frame: one checksum for many events. A
 //! lane that is a small part of it is read by the positions of its events, each with the checksum
@@ -9,6 +9,8 @@ mod buffers;
 mod frames;
 
 mod lane;
+
+mod backward;
 
 mod locate;
 

@@ -103,13 +103,56 @@ pub(crate) fn set_aside(file: &str) -> String {
     format!("{file}.damaged")
 }
 
+/// One of these names that no file has yet: what was taken out of the way earlier stays.
+fn free_aside(names: &[String], file: &str, first: Option<String>) -> String {
+    let numbered = (1..).map(|number| format!("{file}.{number}.damaged"));
+    let mut wanted = first.into_iter().chain(numbered);
+    wanted.find(|name| !names.contains(name)).unwrap_or_else(|| set_aside(file))
+}
+
 /// Takes segments that cannot be read at all out of the way, without deleting them.
-pub(super) fn quarantine(disk: &dyn Disk, report: &OpenReport) -> Result<(), OpenError> {
+pub(super) fn quarantine(
+    disk: &dyn Disk,
+    names: &[String],
+    report: &OpenReport,
+) -> Result<(), OpenError> {
     for damage in &report.damage {
-        disk.rename(&damage.file, &set_aside(&damage.file))?;
+        let aside = free_aside(names, &damage.file, Some(set_aside(&damage.file)));
+        disk.rename(&damage.file, &aside)?;
     }
     if !report.damage.is_empty() {
         disk.sync_dir()?;
     }
     Ok(())
+}
+
+/// Keeps a copy of a damaged segment, out of the way, before another one takes its name. A copy, since
+/// the name must not be without a file: a crash would leave a log that begins anew. It gets a number,
+/// so that it is not taken for the word of somebody who knows what is lost.
+pub(super) fn copy_aside(disk: &dyn Disk, names: &[String], found: &Found) -> io::Result<()> {
+    let name = free_aside(names, &found.name.segment_file(), None);
+    let unfinished = format!("{name}.tmp");
+    let copy = disk.create(&unfinished)?;
+    let written = copy_bytes(&*found.file, &*copy).and_then(|()| copy.sync_data());
+    written.inspect_err(|_| drop(disk.remove(&unfinished)))?;
+    disk.rename(&unfinished, &name)?;
+    disk.sync_dir()
+}
+
+/// Copies all that is not zero: most of it is.
+fn copy_bytes(from: &dyn DiskFile, to: &dyn DiskFile) -> io::Result<()> {
+    const CHUNK_BYTES: u64 = 256 * 1024;
+    let length = from.len()?;
+    let mut buffer = Vec::new();
+    let mut position = 0;
+    while position < length {
+        let count = CHUNK_BYTES.min(length - position);
+        buffer.resize(count as usize, 0);
+        read_exact_at(from, &mut buffer, position)?;
+        if buffer.iter().any(|&byte| byte != 0) {
+            to.write_at(&buffer, position)?;
+        }
+        position += count;
+    }
+    to.set_len(length)
 }

@@ -38,12 +38,12 @@ use crate::index::{ActiveIndex, FilterBudget, SegmentIndex, SideFile, SideFileEr
 use crate::options::Options;
 use crate::recent::Recent;
 use crate::roll;
-use crate::segment::SegmentName;
+use crate::segment::{FrameEvent, Holes, SegmentName, SegmentScan};
 use crate::tail::Tail;
 use crate::writer::OpenSegment;
 
 pub(crate) use directory::set_aside;
-use directory::{Found, quarantine, read_headers, tidy_up};
+use directory::{Found, copy_aside, quarantine, read_headers, tidy_up};
 use newest::{Folded, Frame, Newest, erase, write_again};
 use successor::{Prepared, prepared};
 
@@ -90,7 +90,7 @@ pub(crate) fn open(
     let (found, log_id) = read_headers(&*disk, &names, &mut report)?;
     let upkeep = Upkeep::default();
     tidy_up(&*disk, &names, &upkeep)?;
-    quarantine(&*disk, &report)?;
+    quarantine(&*disk, &names, &report)?;
 
     let filters = FilterBudget::new(options.filter_bytes);
     let log_id = log_id.unwrap_or_else(|| *EventId::generate().as_bytes());
@@ -198,25 +198,23 @@ impl Opening {
         if self.unbuilt > 0 {
             return self.open_unbuilt(found);
         }
-        let (side, mut holes) = match self.side_file(&found) {
+        let (mut side, mut holes) = match self.side_file(&found) {
             Err(OpenError::Io(error)) if is_full(&error) => return self.open_unbuilt(found),
             other => other?,
         };
+        if !holes.is_empty() && !self.report_holes(&found)? {
+            // The segment was restored from a copy.
+            remove_if_there(&*self.site.disk, &found.name.index_file())?;
+            (side, holes) = self.side_file(&found)?;
+        }
         let footer = side.footer().clone();
         let file = found.name.segment_file();
-        for hole in &holes {
-            self.report.damage.push(Damage {
-                file: file.clone(),
-                bytes: hole.clone(),
-                seqs: 0..0,
-                reason: "the bytes are not a frame",
-            });
-        }
         let length = found.file.len()?;
         if !footer.sealed || length < footer.end_position {
             let bytes = footer.end_position.min(length)..footer.end_position.max(length);
             let reason = "the end is missing";
-            self.report.damage.push(Damage { file, bytes: bytes.clone(), seqs: 0..0, reason });
+            let seqs = footer.next_seq..footer.next_seq;
+            self.report.damage.push(Damage { file, bytes: bytes.clone(), seqs, reason });
             holes.push(bytes);
         }
         self.check_continuity(found.name.base);
@@ -231,6 +229,27 @@ impl Opening {
             holes,
         }));
         Ok(())
+    }
+
+    /// Reads a segment through for what its side file does not say: which events the damage took.
+    /// Gives whether there is any.
+    fn report_holes(&mut self, found: &Found) -> Result<bool, OpenError> {
+        let mut holes = Holes::since(found.name.base);
+        let mut scan = SegmentScan::new(&*found.file, found.salt)?;
+        while let Some(event) = scan.next()? {
+            match event {
+                FrameEvent::Frame { header, .. } => holes.frame(&header),
+                FrameEvent::Hole(bytes) => holes.hole(bytes),
+                FrameEvent::End { .. } => {}
+            }
+        }
+        let (file, found) = (found.name.segment_file(), holes.into_found());
+        let there_are = !found.is_empty();
+        self.report.damage.extend(found.into_iter().map(|(bytes, seqs)| {
+            let reason = "the bytes are not a frame";
+            Damage { file: file.clone(), bytes, seqs, reason }
+        }));
+        Ok(there_are)
     }
 
     /// The same while there is no room for its side file, which is built when there is.
@@ -265,7 +284,11 @@ impl Opening {
         found.file.sync_data()?;
         let name = found.name.segment_file();
         let bad = |reason| OpenError::Damaged { file: name.clone(), reason };
-        let Newest { folded, end, torn, holes, behind, synced_to } = Newest::read(&found)?;
+        let Newest { folded, end, torn, holes, behind, synced_to, cut } = Newest::read(&found)?;
+        // Nobody knows how many events were there; their offsets must not be given a second time.
+        if cut && !self.names.contains(&set_aside(&name)) {
+            return Err(bad("its end is missing"));
+        }
         if holes.is_empty() {
             write_again(&*found.file, synced_to..end)?;
         }
@@ -287,6 +310,12 @@ impl Opening {
                 folded.add(frame).ok_or_else(|| bad("its catalog is damaged"))?;
             }
         }
+        let next = SegmentName { base: folded.next_seq, generation: 0 };
+        if !holes.is_empty() && next == found.name {
+            // Nothing is in it but topics, and the next one gets its name.
+            copy_aside(&*self.site.disk, &self.names, &found)?;
+            return self.start(folded.catalog, next.base, folded.last_ms);
+        }
         if folded.sealed || !holes.is_empty() {
             let end = behind.last().map_or(end, Frame::end);
             let holes = holes.into_iter().map(|hole| hole.bytes).collect();
@@ -297,6 +326,17 @@ impl Opening {
                 None => self.start(catalog, next_seq, last_ms),
             };
         }
+        self.go_on(found, folded, end)
+    }
+
+    /// Goes on writing the newest segment, of which nothing is damaged.
+    fn go_on(
+        self,
+        found: Found,
+        folded: Folded,
+        end: u64,
+    ) -> Result<(Engine, OpenSegment, OpenReport), OpenError> {
+        let name = found.name.segment_file();
         let capacity = found.file.len()?;
         let segment = OpenSegment {
             name: found.name,

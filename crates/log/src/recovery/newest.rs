@@ -44,6 +44,8 @@ pub(super) struct Newest {
     pub(super) behind: Vec<Frame>,
     /// Up to where a frame says that all was synced before it.
     pub(super) synced_to: u64,
+    /// The file has lost its end, and frames may have been there.
+    pub(super) cut: bool,
 }
 
 impl Newest {
@@ -55,18 +57,26 @@ impl Newest {
             holes: Vec::new(),
             behind: Vec::new(),
             synced_to: 0,
+            cut: false,
         };
         let mut scan = SegmentScan::new(&*found.file, found.salt)?;
         let mut holes = Vec::new();
         let mut synced_to = 0;
+        // Whether the bytes behind the last frame tell that nothing more was written.
+        let mut ends = false;
         while let Some(event) = scan.next()? {
             match event {
                 FrameEvent::Frame { position, header, crc, bytes } => {
                     synced_to = synced_to.max(header.synced_to);
+                    ends = matches!(header.kind, FrameKind::Mark | FrameKind::Close);
                     newest.add(found, Frame { position, header, crc, bytes }, !holes.is_empty());
                 }
                 FrameEvent::Hole(range) => holes.push((range, newest.next_seq(found))),
-                FrameEvent::End { torn, .. } => newest.torn = torn,
+                FrameEvent::End { position, torn } => {
+                    newest.torn = torn;
+                    // A mark is written over by the frame that follows.
+                    ends |= !torn && position < found.file.len()?;
+                }
             }
         }
         newest.torn |= !holes.is_empty();
@@ -83,7 +93,9 @@ impl Newest {
                 Damage { file: found.name.segment_file(), bytes, seqs, reason }
             })
             .collect();
-        newest.holes.extend(newest.lost_end(found)?);
+        let lost = newest.lost_end(found)?;
+        newest.cut = lost.is_some() && !ends;
+        newest.holes.extend(lost);
         Ok(newest)
     }
 

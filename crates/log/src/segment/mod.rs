@@ -28,8 +28,11 @@ mod record;
 
 mod scan;
 
+mod holes;
+
 pub(crate) use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 pub(crate) use header::{BadHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+pub(crate) use holes::Holes;
 pub(crate) use name::{FileKind, SegmentName};
 pub(crate) use record::{
     RECORD_HEADER_BYTES, RecordHeader, RecordPlace, body_bytes, encode_body, same_content,

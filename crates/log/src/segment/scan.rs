@@ -89,8 +89,10 @@ impl<'a> SegmentScan<'a> {
     fn peek(&mut self, position: u64) -> io::Result<Option<FrameHeader>> {
         let head = self.bytes(position, FRAME_HEADER_BYTES)?;
         Ok(FrameHeader::peek(&head).filter(|header| {
+            // A catalog is as long as it has to be.
+            let long = header.kind == FrameKind::Catalog;
             u64::from(header.position) == position
-                && header.frame_bytes() <= FRAME_BYTES_MAX
+                && (long || header.frame_bytes() <= FRAME_BYTES_MAX)
                 && position.saturating_add(header.frame_bytes()) <= self.end
         }))
     }
@@ -117,15 +119,14 @@ impl<'a> SegmentScan<'a> {
         Ok(header.check(self.salt, &bytes).map(|crc| (header, crc, bytes)))
     }
 
-    /// Where the next valid frame behind a bad one starts. No frame is longer than the limit, so
-    /// that looking further than that is no use.
+    /// Where the next valid frame behind a bad one starts. Up to the end of the file: any number of
+    /// frames may be bad in a row.
     fn frame_after(&mut self, bad: u64) -> io::Result<Option<u64>> {
         let chain = self.chain.take();
-        let limit = self.end.min(bad.saturating_add(FRAME_BYTES_MAX));
         let mut position = bad + 1;
         let mut found = None;
-        while position < limit && found.is_none() {
-            let span = CHUNK_BYTES.min((limit - position) as usize);
+        while position < self.end && found.is_none() {
+            let span = CHUNK_BYTES.min((self.end - position) as usize);
             let bytes = self.bytes(position, span)?;
             for start in candidates(&bytes) {
                 if self.frame_at(position + start as u64)?.is_some() {

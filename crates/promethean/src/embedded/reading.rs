@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use promethean_event::{Offset, Partition, Topic};
-use promethean_log::{self as log, GapReason, LaneReader, Log, Record, RecordRef};
+use promethean_event::{Offset, Topic};
+use promethean_log::{self as log, LaneReader, Log, Record, RecordRef};
 
 use super::blocking;
 use super::readers::{OpenReader, Readers};
@@ -194,31 +194,18 @@ fn page_before(
     limit: PageLimit,
     topic: &Topic,
 ) -> Result<Page, ReadError> {
-    let known = log.lane(log_lane(lane)).ok_or(ReadError::UnknownLane)?;
-    let mut end = before.min(known.next);
     let wanted = log::PageLimit { events: limit.events.max(1), bytes: limit.bytes.max(1) };
-    let records = log.page_before(log_lane(lane), end, wanted)?.records;
+    let found = log.page_before(log_lane(lane), before, wanted)?;
+    let bytes: usize = found.records.iter().map(Record::bytes).sum();
+    let full = found.records.len() >= wanted.events || bytes >= wanted.bytes;
     let mut page = Page::default();
-    let bytes: usize = records.iter().map(Record::bytes).sum();
-    let full = records.len() >= wanted.events || bytes >= wanted.bytes;
-    for record in records {
-        add_gap(&mut page, lane.partition, record.offset().next(), end, GapReason::Compacted);
-        end = record.offset();
+    page.gaps.extend(found.gaps.into_iter().map(gap));
+    for record in &found.records {
         let stored = decode(record.as_ref(), topic);
-        page.events.push(stored.ok_or_else(|| unreadable_event(topic, end))?);
+        page.events.push(stored.ok_or_else(|| unreadable_event(topic, record.offset()))?);
     }
-    page.next = end;
-    if !full {
-        add_gap(&mut page, lane.partition, known.start, end, GapReason::Compacted);
-        let expired = known.start.min(end);
-        add_gap(&mut page, lane.partition, Offset::ZERO, expired, GapReason::Expired);
-        page.next = Offset::ZERO;
-    }
+    // If the page is not full, nothing is before it, or it is among the gaps.
+    let oldest = found.records.last().filter(|_| full);
+    page.next = oldest.map_or(Offset::ZERO, Record::offset);
     Ok(page)
-}
-
-fn add_gap(page: &mut Page, partition: Partition, from: Offset, to: Offset, reason: GapReason) {
-    if from < to {
-        page.gaps.push(Gap { partition, from, to, reason });
-    }
 }

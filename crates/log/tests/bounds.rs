@@ -1,0 +1,158 @@
+//! What the log bounds and leaves: room, time, counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use promethean_event::{Offset, PartitionCount, Tag, Topic};
+use promethean_log::{
+    Append, AppendError, Cleaning, Drive, Durability, Holds, Lane, LaneState, Log, Options,
+    TopicDefinition,
+};
+
+use crate::order_and_search::{append, define, event, lane, small, topic};
+use crate::watched::Watched;
+
+/// What nobody waited for to be synced was synced when the next one asked for it, or never.
+#[test]
+fn what_is_only_written_is_synced_when_nothing_happens() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let options = Options { spare_segments: 0, ..small() };
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    define(&log, "a", 1);
+    for round in 0..6 {
+        for durability in [Durability::Written, Durability::None] {
+            let before = disk.syncs();
+            let append = Append { events: vec![event("a", "k", "1")], durability, expect: vec![] };
+            match round % 2 {
+                0 => log.append(&append).wait().unwrap(),
+                _ => log.append_here(&append).unwrap(),
+            };
+            assert!(disk.wait_for_sync_beyond(before), "{round} {durability:?}");
+        }
+    }
+}
+
+/// A file that grows with what is written takes room that was to be left for the system.
+#[test]
+fn events_leave_room_for_the_system_in_a_segment_that_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let bytes = 16 * 1024 * 1024;
+    let options = Options {
+        drive: Drive::Caller,
+        spare_segments: 0,
+        segment_bytes_min: bytes,
+        segment_bytes_max: bytes,
+        free_bytes_min: 1000,
+        ..Options::default()
+    };
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    let system = Topic::system("$state").unwrap();
+    for name in [topic("a"), system.clone()] {
+        let defined = log.define(TopicDefinition::new(name));
+        log.commit_waiting();
+        defined.wait().unwrap();
+    }
+    let payload = format!("\"{}\"", "x".repeat(500_000));
+    let publish = || {
+        let events = (0..3).map(|at| event("a", &format!("k{at}"), &payload)).collect();
+        log.append_here(&Append { events, ..Append::default() })
+    };
+    publish().unwrap();
+    disk.set_free(999);
+    assert!(matches!(publish(), Err(AppendError::NoSpace)));
+    assert!(matches!(publish(), Err(AppendError::NoSpace)), "it is asked again");
+    let mut state = event("a", "k", "1");
+    state.topic = system;
+    log.append_here(&Append { events: vec![state], ..Append::default() }).unwrap();
+    disk.set_free(1000);
+    publish().unwrap();
+}
+
+/// The lock of the directory went to the next process while the cleaner still renamed and removed.
+#[test]
+fn a_log_is_closed_when_the_cleaner_has_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let options = Options { clean_share_min: 0.0, ..small() };
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    let cleaning = Cleaning { bytes_max: Some(1), ..Cleaning::default() };
+    let definition = TopicDefinition::new(topic("a")).with_cleaning(cleaning);
+    log.define(definition).wait().unwrap();
+    for number in 0..300 {
+        append(&log, vec![event("a", "k", &number.to_string())]);
+    }
+    log.settle().unwrap();
+    disk.hold_renames(true);
+    let closed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| log.clean(&Holds::default()));
+        assert!(disk.wait_until_holding());
+        let closer = scope.spawn(|| {
+            log.close();
+            closed.store(true, Ordering::Release);
+        });
+        // As long as a log takes to close that does not wait, and more.
+        for _ in 0..50 {
+            if closed.load(Ordering::Acquire) {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        let early = closed.load(Ordering::Acquire);
+        disk.hold_renames(false);
+        closer.join().unwrap();
+        let _ = cleaner.join().unwrap();
+        assert!(!early, "closed while a segment was being replaced");
+    });
+}
+
+/// The count of a record's tags is one byte: more were stored as something else.
+#[test]
+fn an_event_over_its_limits_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    let a = define(&log, "a", 1);
+    let tag = Tag::new("t").unwrap();
+    for count in [33, 257, 300] {
+        let mut over = event("a", "k", "1");
+        over.tags = vec![tag.clone(); count];
+        let events = vec![event("a", "k", "0"), over];
+        let refused = log.append(&Append { events, ..Append::default() }).wait();
+        let refused = format!("{:?}", refused.unwrap_err());
+        assert!(refused.contains(&format!("TooManyTags({count})")), "{refused}");
+    }
+    assert_eq!(log.lane(lane(a, 0)).unwrap().next, Offset::ZERO);
+}
+
+/// All partitions of all topics stand at the start of each segment. What was more than the longest frame
+/// of events was written, and never read again: the log did not open any more.
+#[test]
+fn a_catalog_of_more_than_a_frame_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { drive: Drive::Caller, spare_segments: 0, ..small() };
+    let (log, _) = Log::open_dir(directory.path(), options.clone()).unwrap();
+    let partitions = 65_536;
+    let state = LaneState { start: Offset::ZERO, next: Offset::new(3) };
+    let mut lanes: Vec<(Lane, LaneState)> = Vec::new();
+    for number in 0..22 {
+        let name = topic(&format!("t{number}"));
+        let count = PartitionCount::new(partitions).unwrap();
+        let defined = log.define(TopicDefinition::new(name).with_partitions(count));
+        log.commit_waiting();
+        let id = defined.wait().unwrap();
+        lanes.extend((0..partitions).map(|partition| (lane(id, partition), state)));
+    }
+    let last = lanes.last().unwrap().0;
+    let placed = log.place(lanes);
+    log.commit_waiting();
+    placed.wait().unwrap();
+    // It is closed with enough in it to be sealed, and the catalog of all stands at the next one's start.
+    log.close();
+    drop(log);
+    let (log, report) = Log::open_dir(directory.path(), options).unwrap();
+    assert_eq!((report.damage, report.torn_tail), (vec![], None));
+    assert_eq!(log.lane(last), Some(state));
+}
