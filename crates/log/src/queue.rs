@@ -422,8 +422,8 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_in_bytes() {
         let queue = Queue::new(8, 1000);
-        let batch = Batch { bytes: vec![0; 600], ..Batch::default() };
-        let push = || queue.push_small(&batch, Call::Later).try_take();
+        let batch = Batch { bytes: vec![0; 600], parts: vec![0], ..Batch::default() };
+        let push = || queue.push_small(&batch, Call::Later).one().try_take();
         assert!(push().is_none());
         assert!(push().is_none(), "what is taken may lead beyond it");
         assert!(matches!(push(), Some(Err(AppendError::Busy(2)))));

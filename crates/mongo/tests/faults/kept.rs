@@ -139,8 +139,8 @@ impl Kept {
         events
     }
 
-    /// Each has every event once, and nothing else; so many were shipped.
-    pub(super) async fn all_is_well(self, shipped: u64) {
+    /// Each has every event once, and nothing else; so many were shipped. Gives what there was.
+    pub(super) async fn all_is_well(self, shipped: u64) -> String {
         let events = self.events(ORDERS).await;
         until_all("the projections have every event", async || {
             let counts = [&self.view, &self.counted].map(|one| one.progress().counts.events);
@@ -178,7 +178,7 @@ impl Kept {
         must_hold(&wrong);
         drop(self.stop);
         let counters = self.draining.await.unwrap();
-        println!("{events} events in a view and a counter, {shipped} shipped; {counters:?}");
         self.views.stop().await;
+        format!("{events} events in a view and a counter, {shipped} shipped; {counters:?}")
     }
 }

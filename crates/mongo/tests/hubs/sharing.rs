@@ -94,7 +94,6 @@ async fn a_hub_that_dies_is_taken_over_from(place: Place) {
     };
     let (more, taken_over) = tokio::join!(publish(&b, 200..400), taking_over);
     published.extend(more);
-    println!("taken over after {taken_over:.2?}, with a lease of {SHORT:?}");
     assert!(taken_over <= takeover_max(), "{taken_over:.2?}; {:?} are allowed", takeover_max());
     all_done(&history, published.len(), Some(0)).await;
     b.bus.caught_up(&GroupName::new("g").unwrap()).await.unwrap();
