@@ -53,10 +53,6 @@ impl Farewell {
         self.lock().come
     }
 
-    pub(super) fn is_through(&self) -> bool {
-        self.lock().through
-    }
-
     /// Waits until a Close is next, and all that was said before it has been heard.
     pub(super) async fn reached(&self) {
         while !self.has_come() {

@@ -1,5 +1,6 @@
-//! One WebSocket. A task reads frames, lets the bus act on them, and puts what is to be said into
-//! an [`Outbox`], which a second task writes: a client may send for a while without reading.
+//! One WebSocket. Its task reads frames, lets the bus act on them, and puts what is to be said into
+//! an [`Outbox`](outbox::Outbox), which its [`Pen`] writes when nothing else is to be done, or when it is much: a
+//! client may send for a while without reading.
 //!
 //! Publishes are handed to the bus in the order in which they came, and many may be under way at
 //! once; their answers go out in the same order. Everything has a bound: what is read, what waits
@@ -15,6 +16,8 @@ mod fragments;
 
 mod outbox;
 
+mod pen;
+
 mod pipeline;
 
 mod subscription;
@@ -25,14 +28,16 @@ mod frames;
 
 mod state;
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -47,7 +52,7 @@ use deadlines::Due;
 pub(crate) use farewell::Farewell;
 pub(crate) use fragments::Fragments;
 use fragments::TooManyFragments;
-pub(crate) use outbox::Outbox;
+use pen::{Broken, Pen};
 pub(crate) use state::{Done, Session, Success};
 pub(crate) use subscription::{Feed, Subscription};
 
@@ -85,14 +90,11 @@ pub(crate) async fn run(
 ) {
     edge.metrics.sessions.fetch_add(1, Ordering::Relaxed);
     let Upgraded { socket, farewell } = upgraded;
-    let (sink, stream) = socket.split();
-    let outbox = Arc::new(Outbox::new(edge.settings.bounds.outbox_bytes));
-    let writer =
-        tokio::spawn(outbox::write(sink, Arc::clone(&outbox), edge.settings.bounds.stalled));
-    let mut session = Session::new(Arc::clone(&edge), Arc::clone(&outbox), peer, dialect, known);
+    let (sink, mut stream) = socket.split();
+    let mut pen = Pen::new(sink, edge.clock, edge.settings.bounds.stalled);
+    let mut session = Session::new(Arc::clone(&edge), peer, dialect, known);
     session.greet();
-    let mut stream = stream;
-    let end = serve(&mut session, &mut stream, &farewell).await;
+    let end = serve(&mut session, &mut stream, &mut pen, &farewell).await;
     farewell.let_through();
     // Leases go back before anything else: nobody works on them any more.
     session.leave();
@@ -105,13 +107,13 @@ pub(crate) async fn run(
         if !session.is_told {
             edge.count_refusal(refusal.code);
         }
-        outbox.close(refusal.code.close(), refusal.code.as_str());
+        session.outbox.close(refusal.code.close(), refusal.code.as_str());
     } else {
-        outbox.close(1000, "");
+        session.outbox.close(1000, "");
     }
     // The other side must have seen why before the socket goes: until then, read and forget.
     let patience = edge.clock.instant() + std::time::Duration::from_secs(2);
-    let _ = timeout_at(patience, writer).await;
+    let _ = timeout_at(patience, pen.write_out(&session.outbox)).await;
     let _ = timeout_at(patience, async { while let Some(Ok(_)) = stream.next().await {} }).await;
     edge.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
 }
@@ -120,18 +122,28 @@ pub(crate) async fn run(
 async fn serve(
     session: &mut Session,
     stream: &mut SplitStream<WebSocket>,
+    pen: &mut Pen,
     farewell: &Farewell,
 ) -> Option<Rejection> {
     let mut draining = session.edge.draining.subscribe();
     let mut rights = session.edge.rights.subscribe();
+    let mut sleep = pin!(tokio::time::sleep_until(session.deadlines.next()));
     loop {
-        let due = session.deadlines.next();
-        let due = session.publishes.until().map_or(due, |until| until.min(due));
+        if session.outbox.is_urgent() && pen.write_some(&session.outbox).await == Err(Broken) {
+            return Some(Rejection::plain(Code::SlowConsumer));
+        }
+        let writes = pen.is_wanted(&session.outbox);
+        if !writes && session.has_answered_all() {
+            farewell.let_through();
+        }
+        let others = [session.publishes.until(), pen.until()].into_iter().flatten();
+        let due = others.fold(session.deadlines.next(), Instant::min);
+        // Most of the time it only gets later: then it is looked at when the timer wakes.
+        if due < sleep.deadline() || sleep.is_elapsed() {
+            sleep.as_mut().reset(due);
+        }
         let room = session.outbox.has_room();
-        let unannounced = session.outbox.is_unannounced();
-        let outbox = Arc::clone(&session.outbox);
-        let answered = session.has_answered_all() && !farewell.is_through();
-        let Session { publishes, answers, subscriptions, drain, leaving, .. } = session;
+        let Session { publishes, answers, subscriptions, outbox, drain, leaving, .. } = session;
         tokio::select! {
             biased;
             () = stopped(&mut draining), if !*drain => session.drain(),
@@ -157,16 +169,22 @@ async fn serve(
                 }
             }
             () = farewell.reached(), if !*leaving => session.wind_up(),
-            // Nothing else is to be done at the moment: what was said goes out.
-            () = std::future::ready(()), if unannounced => outbox.announce(),
-            () = outbox.written_out(), if answered => farewell.let_through(),
-            () = outbox.room(), if !room => {}
-            () = outbox.broken() => return Some(Rejection::plain(Code::SlowConsumer)),
-            () = tokio::time::sleep_until(due) => match session.due() {
-                Due::Nothing => {}
-                Due::Farewell => farewell.let_through(),
-                Due::Close(code) => return Some(Rejection::plain(code)),
-            },
+            // Nothing else is to be done at the moment: what was said goes out, all in one go.
+            written = poll_fn(|context| pen.poll_write(outbox, context)), if writes => {
+                if written == Err(Broken) {
+                    return Some(Rejection::plain(Code::SlowConsumer));
+                }
+            }
+            () = sleep.as_mut() => {
+                if pen.is_stalled() {
+                    return Some(Rejection::plain(Code::SlowConsumer));
+                }
+                match session.due() {
+                    Due::Nothing => {}
+                    Due::Farewell => farewell.let_through(),
+                    Due::Close(code) => return Some(Rejection::plain(code)),
+                }
+            }
         }
         if session.is_drained() {
             return Some(Rejection::plain(Code::GoingAway));

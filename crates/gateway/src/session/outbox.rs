@@ -1,43 +1,26 @@
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::SplitSink;
-use futures_util::{FutureExt, SinkExt};
-use tokio::sync::Notify;
-use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-use super::WebSocket;
 use crate::limits::{OUTBOX_EVENTS_BYTES, WRITE_BUFFER_BYTES};
 
-/// What waits to be written to a WebSocket. Bounded twice: events are only put in while it is
-/// nearly empty, and when answers alone fill it, the client does not read and has to go.
+/// What waits to be written to a WebSocket by its [`Pen`](super::pen::Pen). Bounded twice: events are
+/// only put in while it is nearly empty, and when answers alone fill it, the client does not read and
+/// has to go.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     max_bytes: usize,
     waiting: Mutex<Waiting>,
-    filled: Notify,
-    emptied: Notify,
-    flushed: Notify,
-    broken: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     messages: VecDeque<Message>,
-    /// Of what waits and of what is being written.
     bytes: usize,
-    /// Of what waits and the writer was not told of.
-    unannounced: usize,
-    /// Whether something was taken out that is not on its way yet.
-    writing: bool,
     closing: bool,
-    broken: bool,
 }
 
 impl Waiting {
@@ -45,27 +28,14 @@ impl Waiting {
         if self.closing {
             return;
         }
-        let bytes = size(&message);
-        self.bytes += bytes;
-        self.unannounced += bytes;
+        self.bytes += size(&message);
         self.messages.push_back(message);
-    }
-
-    fn is_written_out(&self) -> bool {
-        self.messages.is_empty() && !self.writing
     }
 }
 
 impl Outbox {
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self {
-            max_bytes,
-            waiting: Mutex::default(),
-            filled: Notify::new(),
-            emptied: Notify::new(),
-            flushed: Notify::new(),
-            broken: Notify::new(),
-        }
+        Self { max_bytes, waiting: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -79,7 +49,7 @@ impl Outbox {
             tracing::error!("a frame is not UTF-8");
             return;
         };
-        self.put(Message::Text(text));
+        self.lock().put(Message::Text(text));
     }
 
     /// Puts frames of JSON text in that stand in one piece of memory, up to where each of them ends.
@@ -98,48 +68,35 @@ impl Outbox {
                 Err(_) => tracing::error!("a frame is not UTF-8"),
             }
         }
-        self.announce_if_much(waiting);
     }
 
     pub(super) fn ping(&self) {
-        self.put(Message::Ping(Bytes::new()));
-    }
-
-    fn put(&self, message: Message) {
-        let mut waiting = self.lock();
-        waiting.put(message);
-        self.announce_if_much(waiting);
-    }
-
-    fn announce_if_much(&self, waiting: MutexGuard<'_, Waiting>) {
-        let much = waiting.unannounced >= WRITE_BUFFER_BYTES;
-        drop(waiting);
-        if much {
-            self.announce();
-        }
-    }
-
-    /// Whether the writer was not told of something.
-    pub(super) fn is_unannounced(&self) -> bool {
-        self.lock().unannounced > 0
-    }
-
-    /// Lets the writer go on. Not with every frame: what is said in one go is written in one go,
-    /// and a thread is woken once for it.
-    pub(super) fn announce(&self) {
-        self.lock().unannounced = 0;
-        self.filled.notify_one();
+        self.lock().put(Message::Ping(Bytes::new()));
     }
 
     /// Says goodbye after what waits; nothing is put in any more.
     pub(super) fn close(&self, code: u16, reason: &'static str) {
-        let close = Message::Close(Some(CloseFrame {
-            code: code.into(),
-            reason: Utf8Bytes::from_static(reason),
-        }));
-        self.put(close);
-        self.lock().closing = true;
-        self.announce();
+        let reason = Utf8Bytes::from_static(reason);
+        let mut waiting = self.lock();
+        waiting.put(Message::Close(Some(CloseFrame { code: code.into(), reason })));
+        waiting.closing = true;
+    }
+
+    /// Takes out what is to be written next.
+    pub(super) fn take(&self) -> Option<Message> {
+        let mut waiting = self.lock();
+        let message = waiting.messages.pop_front()?;
+        waiting.bytes -= size(&message);
+        Some(message)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().messages.is_empty()
+    }
+
+    /// Whether so much waits that it is to be written before anything else is done.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.lock().bytes >= WRITE_BUFFER_BYTES
     }
 
     /// Whether events may be put in.
@@ -149,57 +106,6 @@ impl Outbox {
 
     pub(super) fn is_overfull(&self) -> bool {
         self.lock().bytes > self.max_bytes
-    }
-
-    /// Waits until events may be put in.
-    pub(super) async fn room(&self) {
-        while !self.has_room() {
-            self.emptied.notified().await;
-        }
-    }
-
-    /// Waits until all that was put in is on its way.
-    pub(super) async fn written_out(&self) {
-        while !self.lock().is_written_out() {
-            self.flushed.notified().await;
-        }
-    }
-
-    /// Waits until it is clear that nothing can be written any more.
-    pub(super) async fn broken(&self) {
-        while !self.lock().broken {
-            self.broken.notified().await;
-        }
-    }
-
-    /// What waits, all of it; `None` after the last.
-    async fn take(&self) -> Option<VecDeque<Message>> {
-        loop {
-            {
-                let mut waiting = self.lock();
-                if !waiting.messages.is_empty() {
-                    waiting.unannounced = 0;
-                    waiting.writing = true;
-                    return Some(std::mem::take(&mut waiting.messages));
-                }
-                waiting.writing = false;
-                self.flushed.notify_one();
-                if waiting.closing {
-                    return None;
-                }
-            }
-            self.filled.notified().await;
-        }
-    }
-
-    fn written(&self, bytes: usize) {
-        self.lock().bytes -= bytes;
-        self.emptied.notify_one();
-    }
-
-    fn break_off(&self) {
-        self.lock().broken = true;
-        self.broken.notify_one();
     }
 }
 
@@ -211,35 +117,4 @@ fn size(message: &Message) -> usize {
             Message::Binary(bytes) | Message::Ping(bytes) | Message::Pong(bytes) => bytes.len(),
             Message::Close(_) | Message::Frame(_) => 0,
         }
-}
-
-/// Writes what is put in until the last, or until the client takes nothing for too long.
-pub(super) async fn write(
-    mut sink: SplitSink<WebSocket, Message>,
-    outbox: std::sync::Arc<Outbox>,
-    stalled: Duration,
-) {
-    while let Some(messages) = outbox.take().await {
-        let mut written = 0;
-        for message in messages {
-            // Most of the time there is room, and neither a timer nor whoever waits for room is
-            // needed.
-            let ready = match poll_fn(|context| sink.poll_ready_unpin(context)).now_or_never() {
-                Some(ready) => ready.is_ok(),
-                None => {
-                    outbox.written(mem::take(&mut written));
-                    let room = poll_fn(|context| sink.poll_ready_unpin(context));
-                    matches!(timeout(stalled, room).await, Ok(Ok(())))
-                }
-            };
-            written += size(&message);
-            if !ready || sink.start_send_unpin(message).is_err() {
-                return outbox.break_off();
-            }
-        }
-        outbox.written(written);
-        if !matches!(timeout(stalled, sink.flush()).await, Ok(Ok(()))) {
-            return outbox.break_off();
-        }
-    }
 }

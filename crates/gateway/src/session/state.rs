@@ -58,7 +58,7 @@ pub(crate) struct Success {
 /// What is known about one connection.
 pub(crate) struct Session {
     pub(crate) edge: Arc<Edge>,
-    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) outbox: Outbox,
     pub(crate) peer: Peer,
     pub(crate) dialect: Dialect,
     pub(crate) principal: Option<Arc<Principal>>,
@@ -91,13 +91,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        edge: Arc<Edge>,
-        outbox: Arc<Outbox>,
-        peer: Peer,
-        dialect: Dialect,
-        known: Option<Known>,
-    ) -> Self {
+    pub(super) fn new(edge: Arc<Edge>, peer: Peer, dialect: Dialect, known: Option<Known>) -> Self {
         let now = edge.clock.instant();
         let bounds = edge.settings.bounds;
         let deadlines = Deadlines {
@@ -112,7 +106,7 @@ impl Session {
         };
         let mut session = Self {
             edge,
-            outbox,
+            outbox: Outbox::new(bounds.outbox_bytes),
             peer,
             dialect,
             principal: None,
