@@ -314,5 +314,6 @@ fn assert_honest<T: std::fmt::Debug>(cell: &str, answer: &Result<T, SaveError>) 
 
 fn event_of(topic: &str) -> NewEvent {
     let (ts, topic) = (Timestamp::from_millis(1), Topic::new(topic).unwrap());
-    NewEvent::new(EventId::generate(), ts, topic, Payload::of(&2).unwrap())
+    let event = NewEvent::new(EventId::generate(), ts, topic, Payload::of(&2).unwrap());
+    event.with_key(Key::new("k").unwrap())
 }
