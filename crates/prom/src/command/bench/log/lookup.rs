@@ -13,6 +13,8 @@ use crate::output::Output;
 
 const KEYS: u64 = 1_000_000;
 const LOOKUPS: usize = 2000;
+/// An open takes a millisecond: a few of them say more of what else the machine does.
+const OPENS_MIN: usize = 25;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Lookups {
@@ -102,7 +104,7 @@ pub(super) fn measure(filled: &Filled, rounds: usize) -> anyhow::Result<(Lookups
     let tenth = look_up(&filled.tenth)?;
     let full = look_up(&filled.full)?;
     let (mut small_ms, mut full_ms) = (Vec::new(), Vec::new());
-    for _ in 0..rounds.max(5) {
+    for _ in 0..rounds.max(OPENS_MIN) {
         small_ms.push(open_ms(&filled.small.path)?);
         full_ms.push(open_ms(&filled.full.path)?);
     }
