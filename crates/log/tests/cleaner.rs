@@ -1,5 +1,6 @@
 //! Retention and compaction.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,12 +39,15 @@ impl Cleaned {
         Self { directory, clock, log, lane: lane(a) }
     }
 
-    fn open(path: &std::path::Path, clock: &Arc<HandClock>) -> Log {
-        let clock = Arc::clone(clock) as Arc<dyn Clock>;
-        let options = Options { clock, clean_share_min: 0.0, ..small() };
-        let (log, report) = Log::open_dir(path, options).unwrap();
+    fn open(path: &Path, clock: &Arc<HandClock>) -> Log {
+        let (log, report) = Log::open_dir(path, Self::options(clock)).unwrap();
         assert_eq!(report.damage, []);
         log
+    }
+
+    fn options(clock: &Arc<HandClock>) -> Options {
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        Options { clock, clean_share_min: 0.0, ..small() }
     }
 
     fn reopen(&mut self) {
@@ -85,6 +89,14 @@ impl Cleaned {
         let payload = |record: &Record| record.payload().as_str().to_owned();
         self.read().0.iter().map(payload).collect()
     }
+}
+
+fn segments(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().unwrap_or_default() == "seg").collect();
+    files.sort();
+    files
 }
 
 fn lane(topic: TopicId) -> Lane {
@@ -274,4 +286,43 @@ fn damage_in_one_segment_keeps_no_other_from_being_cleaned() {
         assert_eq!(cleaned.log.clean(&Holds::default()).unwrap(), 0, "it is known by now");
         cleaned.reopen();
     }
+}
+
+/// A newest segment of which damage took all events, and not what is behind them, had no time: searches
+/// by time passed by the segment before it, and retention gave up what had not expired.
+#[test]
+fn a_segment_that_lost_all_its_events_hides_none_before_it() {
+    let mut cleaned = Cleaned::new(Cleaning { age_ms_max: Some(1000), ..Cleaning::default() });
+    let path = cleaned.directory.path().to_owned();
+    for number in 0..50 {
+        cleaned.set_time(number * 10);
+        cleaned.publish("k", &number.to_string());
+    }
+    while segments(&path).len() < 2 {
+        append(&cleaned.log, vec![event("b", "k", "1")]);
+    }
+    cleaned.log.close();
+    let newest = segments(&path).pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let heads = bytes.windows(4).enumerate().filter(|(_, head)| head == b"PFR\x01");
+    let heads: Vec<usize> = heads.map(|(place, _)| place).collect();
+    assert!(!heads.is_empty());
+    heads.into_iter().for_each(|head| bytes[head + 60] ^= 1);
+    std::fs::write(&newest, bytes).unwrap();
+    for round in 0..3 {
+        let (log, report) = Log::open_dir(&path, Cleaned::options(&cleaned.clock)).unwrap();
+        cleaned.log = log;
+        assert!(!report.damage.is_empty());
+        cleaned.publish("k", "50");
+        let first = |millis| cleaned.log.offset_at(cleaned.lane, Timestamp::from_millis(millis));
+        let found: Vec<u64> = (0..50).map(|at| first(at * 10).unwrap().get()).collect();
+        assert_eq!(found, (0..50).collect::<Vec<u64>>(), "{round}");
+        cleaned.log.settle().unwrap();
+        cleaned.log.close();
+    }
+    cleaned.set_time(1100);
+    cleaned.log = Log::open_dir(&path, Cleaned::options(&cleaned.clock)).unwrap().0;
+    cleaned.log.clean(&Holds::default()).unwrap();
+    let (records, _) = cleaned.read();
+    assert_eq!((records[0].offset().get(), records.len()), (10, 40 + 3));
 }

@@ -218,6 +218,7 @@ impl Opening {
             holes.push(bytes);
         }
         self.check_continuity(found.name.base);
+        let append_ms = self.later(footer.first_ms..footer.last_ms);
         self.sealed.push(Arc::new(Segment {
             name: found.name,
             salt: found.salt,
@@ -225,10 +226,17 @@ impl Opening {
             index: SegmentIndex::Side(side),
             next_seq: footer.next_seq,
             end_position: footer.end_position,
-            append_ms: footer.first_ms..footer.last_ms,
+            append_ms,
             holes,
         }));
         Ok(())
+    }
+
+    /// The append times of the next segment. They never go back, but one of which damage took all that
+    /// has a time does not say so: a search over segments would pass by those before it.
+    fn later(&self, append_ms: Range<u64>) -> Range<u64> {
+        let before = self.sealed.last().map_or(0, |last| last.append_ms.end);
+        append_ms.start.max(before)..append_ms.end.max(before)
     }
 
     /// Reads a segment through for what its side file does not say: which events the damage took.
@@ -404,7 +412,7 @@ impl Opening {
         end: u64,
         holes: Vec<Range<u64>>,
     ) -> Catalog {
-        let first_ms = folded.first_ms.unwrap_or(folded.last_ms);
+        let append_ms = self.later(folded.first_ms.unwrap_or(folded.last_ms)..folded.last_ms);
         self.sealed.push(Arc::new(Segment {
             name: found.name,
             salt: found.salt,
@@ -412,7 +420,7 @@ impl Opening {
             index: SegmentIndex::Memory(folded.index),
             next_seq: folded.next_seq,
             end_position: end,
-            append_ms: first_ms..folded.last_ms,
+            append_ms,
             holes,
         }));
         folded.catalog
