@@ -182,6 +182,45 @@ fn a_full_disk_does_not_keep_a_log_from_being_opened() {
     assert!(crashed > 100 && refused > 50, "{crashed} {refused}");
 }
 
+/// A damaged segment that was restored from a copy, on a disk without room for another side file: the one
+/// that there was had been removed first, and the log did not open.
+#[test]
+fn a_full_disk_does_not_keep_a_restored_log_from_being_opened() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
+    let lane = Lane { topic: define(&log), partition: promethean_event::Partition::ZERO };
+    for number in 0..60_u8 {
+        commit(&log, vec![vec![event(number, &"x".repeat(300))]], Durability::Synced);
+        log.maintain().unwrap();
+    }
+    log.close();
+    drop(log);
+    let mut image = disk.image();
+    let restored = image.keys().find(|name| name.ends_with(".seg")).unwrap().clone();
+    let side = restored.replace(".seg", ".idx");
+    let good = image[&restored].clone();
+    image.get_mut(&restored).unwrap()[2000] ^= 1;
+    image.remove(&side).unwrap();
+    let disk = SimDisk::from_image(image, 1);
+    // Its side file is built, and tells of the damage.
+    drop(open(&disk));
+    let mut image = disk.image();
+    assert!(image.contains_key(&side));
+    image.insert(restored, good);
+    let disk = SimDisk::from_image(image, 1);
+    disk.set_capacity(disk.used());
+    for _ in 0..2 {
+        let log = open_again(&disk);
+        assert_eq!(log.lane(lane).unwrap().next, Offset::new(60));
+        let read = log.read(lane, Offset::ZERO).unwrap().next_page(PageLimit::default()).unwrap();
+        assert!(read.records.len() > 50);
+        assert!(disk.image().keys().all(|name| !name.ends_with(".tmp")), "nothing is in the way");
+    }
+    disk.set_capacity(u64::MAX);
+    disk.kill();
+    assert_eq!(served(&open(&disk), lane), 60);
+}
+
 fn open_again(disk: &SimDisk) -> Log {
     disk.kill();
     open(disk)

@@ -80,8 +80,9 @@ pub(crate) fn build(
         _ => {}
     }
     let file = disk.create(&unfinished)?;
-    file.write_at(&bytes, 0)?;
-    file.sync_data()?;
+    let written = file.write_at(&bytes, 0).and_then(|()| file.sync_data());
+    // On a disk that is full it would be in everybody's way.
+    written.inspect_err(|_| drop(disk.remove(&unfinished)))?;
     disk.rename(&unfinished, &finished)?;
     // The name need not be durable: a side file that is lost is built again.
     Ok(file)

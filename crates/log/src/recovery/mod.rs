@@ -170,19 +170,29 @@ impl Opening {
 
     /// The side file of a segment, built again if need be, and the holes that it tells of.
     fn side_file(&mut self, found: &Found) -> Result<(SideFile, Vec<Range<u64>>), OpenError> {
-        let Found { name, salt, file, .. } = found;
-        let read = |side: Arc<dyn DiskFile>| {
-            let side = SideFile::open(side, *name, *salt, &self.filters)?;
-            let holes = side.holes()?;
-            Ok((side, holes))
-        };
-        let opened = self.site.disk.open(&name.index_file()).map_err(SideFileError::from);
-        match opened.and_then(read) {
-            Ok(side) => return Ok(side),
-            Err(SideFileError::Io(error)) => return Err(error.into()),
-            Err(SideFileError::Damaged) => {}
+        let opened = self.site.disk.open(&found.name.index_file()).map_err(SideFileError::from);
+        match opened.and_then(|side| self.read_side(found, side)) {
+            Ok(side) => Ok(side),
+            Err(SideFileError::Io(error)) => Err(error.into()),
+            Err(SideFileError::Damaged) => self.built_again(found),
         }
-        let built = read(build(&*self.site.disk, &**file, *name, *salt)?);
+    }
+
+    fn read_side(
+        &self,
+        found: &Found,
+        side: Arc<dyn DiskFile>,
+    ) -> Result<(SideFile, Vec<Range<u64>>), SideFileError> {
+        let side = SideFile::open(side, found.name, found.salt, &self.filters)?;
+        let holes = side.holes()?;
+        Ok((side, holes))
+    }
+
+    /// The one that is there, if there is one, stays until the new one is whole.
+    fn built_again(&mut self, found: &Found) -> Result<(SideFile, Vec<Range<u64>>), OpenError> {
+        let Found { name, salt, file, .. } = found;
+        let built = build(&*self.site.disk, &**file, *name, *salt)?;
+        let built = self.read_side(found, built);
         self.report.rebuilt.push(name.index_file());
         built.map_err(|error| match error {
             SideFileError::Io(error) => error.into(),
@@ -204,8 +214,11 @@ impl Opening {
         };
         if !holes.is_empty() && !self.report_holes(&found)? {
             // The segment was restored from a copy.
-            remove_if_there(&*self.site.disk, &found.name.index_file())?;
-            (side, holes) = self.side_file(&found)?;
+            match self.built_again(&found) {
+                // What there is does until there is room.
+                Err(OpenError::Io(error)) if is_full(&error) => {}
+                built => (side, holes) = built?,
+            }
         }
         let footer = side.footer().clone();
         let file = found.name.segment_file();
