@@ -36,6 +36,8 @@ mod flight;
 
 mod frame_memory;
 
+mod room;
+
 mod roll;
 
 mod segment;
