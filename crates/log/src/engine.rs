@@ -393,6 +393,9 @@ struct UpkeepState {
 pub(crate) struct Spare {
     /// Written before: a sync has no metadata to commit.
     pub(crate) filled: bool,
+    /// Known to be written all over, and not only thought to be: a file that an earlier process has left
+    /// may have holes.
+    pub(crate) room_taken: bool,
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) bytes: u64,

@@ -127,6 +127,7 @@ fn prepare_in(
         second: Arc::clone(&spare.file),
         file: spare.file,
         filled: spare.filled,
+        room_taken: spare.room_taken,
         capacity: spare.bytes,
         position: head.len() as u64,
         chain,
@@ -246,7 +247,8 @@ fn create(site: &Site, bytes: u64, left_free: u64) -> Result<Spare, WriteError> 
         discard(site, &name);
         return Err(WriteError::of_write(error));
     }
-    Ok(Spare { name, file, bytes, filled: bytes <= FILL_NOW_BYTES_MAX })
+    let filled = bytes <= FILL_NOW_BYTES_MAX;
+    Ok(Spare { name, file, bytes, filled, room_taken: filled })
 }
 
 /// Makes a spare file ahead of need, if there are too few. For the upkeep.
@@ -267,7 +269,10 @@ pub(crate) fn fill_spare(engine: &Engine, pace: Pace) -> Result<bool, io::Error>
     let name = site.upkeep.spare_name();
     let file = site.disk.create(&name)?;
     match fill_synced(&site.upkeep, &*file, bytes, pace) {
-        Ok(true) => site.upkeep.put_spare(Spare { name, file, bytes, filled: true }),
+        Ok(true) => {
+            let (filled, room_taken) = (true, true);
+            site.upkeep.put_spare(Spare { name, file, bytes, filled, room_taken });
+        }
         Ok(false) => {
             discard(site, &name);
             return Ok(false);

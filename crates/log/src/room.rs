@@ -20,19 +20,20 @@ impl Writer {
         let reserve = SYSTEM_RESERVE_BYTES.min(self.segment.capacity / 16);
         let end = self.segment.position + bytes + seal;
         let fits = end + reserve <= self.segment.capacity;
-        if fits && !self.leaves_early(bytes) {
-            return if system { Ok(()) } else { self.look_at_free() };
+        if !fits || self.leaves_early(bytes) {
+            let stays = fits || system && end <= self.segment.capacity;
+            match self.roll(bytes) {
+                Err(WriteError::NoSpace) if stays => {}
+                other => other?,
+            }
         }
-        match self.roll(bytes) {
-            Err(WriteError::NoSpace) if fits || system && end <= self.segment.capacity => Ok(()),
-            other => other,
-        }
+        if system { Ok(()) } else { self.look_at_free() }
     }
 
     /// What is written to a file that was not filled ahead takes room as it goes: events must leave what
     /// is kept for the system.
     fn look_at_free(&mut self) -> Result<(), WriteError> {
-        if self.segment.filled || self.segment.position < self.free_look_at {
+        if self.segment.room_taken || self.segment.position < self.free_look_at {
             return Ok(());
         }
         let site = &self.engine.site;

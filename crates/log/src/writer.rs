@@ -45,6 +45,8 @@ pub(crate) struct OpenSegment {
     pub(crate) second: Arc<dyn DiskFile>,
     /// Written before: see `roll.rs`.
     pub(crate) filled: bool,
+    /// Written all over by this process: it takes no more room of the disk.
+    pub(crate) room_taken: bool,
     pub(crate) capacity: u64,
     pub(crate) position: u64,
     pub(crate) chain: u32,

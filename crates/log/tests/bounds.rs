@@ -34,41 +34,82 @@ fn what_is_only_written_is_synced_when_nothing_happens() {
     }
 }
 
-/// A file that grows with what is written takes room that was to be left for the system.
-#[test]
-fn events_leave_room_for_the_system_in_a_segment_that_grows() {
-    let directory = tempfile::tempdir().unwrap();
-    let disk = Watched::new(directory.path());
+/// Events of half a megabyte in one segment, which is made by its length only.
+fn growing() -> Options {
     let bytes = 16 * 1024 * 1024;
-    let options = Options {
+    Options {
         drive: Drive::Caller,
         spare_segments: 0,
         segment_bytes_min: bytes,
         segment_bytes_max: bytes,
         free_bytes_min: 1000,
         ..Options::default()
-    };
-    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
-    let system = Topic::system("$state").unwrap();
-    for name in [topic("a"), system.clone()] {
+    }
+}
+
+/// Where a topic is the system's and one is not.
+fn growing_log(disk: &Watched) -> Log {
+    let (log, _) = Log::open(Arc::new(disk.clone()), growing()).unwrap();
+    for name in [topic("a"), Topic::system("$state").unwrap()] {
         let defined = log.define(TopicDefinition::new(name));
         log.commit_waiting();
         defined.wait().unwrap();
     }
+    log
+}
+
+fn large() -> Append {
     let payload = format!("\"{}\"", "x".repeat(500_000));
-    let publish = || {
-        let events = (0..3).map(|at| event("a", &format!("k{at}"), &payload)).collect();
-        log.append_here(&Append { events, ..Append::default() })
-    };
+    let events = (0..3).map(|at| event("a", &format!("k{at}"), &payload)).collect();
+    Append { events, ..Append::default() }
+}
+
+fn state() -> Append {
+    let mut state = event("a", "k", "1");
+    state.topic = Topic::system("$state").unwrap();
+    Append { events: vec![state], ..Append::default() }
+}
+
+/// A file that grows with what is written takes room that was to be left for the system.
+#[test]
+fn events_leave_room_for_the_system_in_a_segment_that_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let log = growing_log(&disk);
+    let publish = || log.append_here(&large());
     publish().unwrap();
     disk.set_free(999);
     assert!(matches!(publish(), Err(AppendError::NoSpace)));
     assert!(matches!(publish(), Err(AppendError::NoSpace)), "it is asked again");
-    let mut state = event("a", "k", "1");
-    state.topic = system;
-    log.append_here(&Append { events: vec![state], ..Append::default() }).unwrap();
+    log.append_here(&state()).unwrap();
     disk.set_free(1000);
     publish().unwrap();
+}
+
+/// After the log was opened again its newest segment passed for one that was filled ahead, and nothing
+/// was left for the system any more. So did a spare file.
+#[test]
+fn events_leave_room_for_the_system_in_a_segment_that_was_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let log = growing_log(&disk);
+    log.append_here(&large()).unwrap();
+    drop(log);
+    disk.set_free(999);
+    let (log, _) = Log::open(Arc::new(disk.clone()), growing()).unwrap();
+    assert!(matches!(log.append_here(&large()), Err(AppendError::NoSpace)));
+    log.append_here(&state()).unwrap();
+    drop(log);
+    let spare = std::fs::File::create(directory.path().join("00000007.spare")).unwrap();
+    spare.set_len(16 * 1024 * 1024).unwrap();
+    let (log, _) = Log::open(Arc::new(disk.clone()), growing()).unwrap();
+    disk.set_free(u64::MAX);
+    while directory.path().join("00000007.spare").exists() {
+        log.append_here(&large()).unwrap();
+    }
+    disk.set_free(999);
+    assert!((0..2).all(|_| matches!(log.append_here(&large()), Err(AppendError::NoSpace))));
+    log.append_here(&state()).unwrap();
 }
 
 /// The lock of the directory went to the next process while the cleaner still renamed and removed.

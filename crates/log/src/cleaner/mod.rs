@@ -147,12 +147,14 @@ fn swap(
     }
     for (segment, spare) in old.into_iter().zip(spares) {
         let Some(name) = spare else { continue };
+        let written_to = segment.end_position;
         let file = Arc::into_inner(segment).map(|segment| segment.file);
         // A reader may still have the file: only one that nobody holds is used again.
         match file.filter(|file| Arc::strong_count(file) == 1) {
             Some(file) => {
                 let bytes = file.len()?;
-                engine.site.upkeep.put_spare(Spare { name, bytes, file, filled: true });
+                let (filled, room_taken) = (true, bytes <= written_to);
+                engine.site.upkeep.put_spare(Spare { name, file, bytes, filled, room_taken });
             }
             None => engine.site.disk.remove(&name)?,
         }

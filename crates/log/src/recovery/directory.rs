@@ -86,7 +86,8 @@ pub(super) fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Res
                 upkeep.note_spare_name(name);
                 let file = disk.open(name)?;
                 let bytes = file.len()?;
-                upkeep.put_spare(Spare { name: name.clone(), file, bytes, filled: true });
+                let (name, filled, room_taken) = (name.clone(), true, false);
+                upkeep.put_spare(Spare { name, file, bytes, filled, room_taken });
             }
             // The cleaner indexes a new segment before it gives it its name.
             FileKind::Index(segment) if !names.contains(&segment.segment_file()) => {

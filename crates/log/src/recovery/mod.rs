@@ -365,6 +365,7 @@ impl Opening {
             second: roll::opened_again(&self.site, &name, &found.file)?,
             file: Arc::clone(&found.file),
             filled: true,
+            room_taken: false,
             capacity,
             position: end,
             chain: folded.chain,
@@ -449,8 +450,9 @@ impl Opening {
         let Prepared { spare, name, file, salt, position, chain } = successor;
         drop(self.site.upkeep.take_named(&spare));
         let (second, capacity) = (Arc::clone(&file), file.len()?);
-        let filled = true;
-        let segment = OpenSegment { name, salt, second, file, filled, capacity, position, chain };
+        let (filled, room_taken) = (true, false);
+        let segment =
+            OpenSegment { name, salt, file, second, filled, room_taken, capacity, position, chain };
         let prepared = roll::found_prepared(spare, segment);
         let segment = roll::publish(&self.site, prepared).map_err(failed)?;
         Ok(self.write_to(segment, catalog, last_append_ms))
