@@ -117,9 +117,7 @@ fn prepare_in(
     let written = spare.file.write_at(&head, 0).and_then(|()| spare.file.sync_data());
     let result = written.and_then(|()| site.disk.sync_dir());
     if let Err(error) = result {
-        // The file is not part of the log yet: nothing is lost with it.
-        discard(site, &spare.name);
-        return Err(WriteError::of_write(error));
+        return Err(take_back(site, &spare.name, WriteError::of_write(error)));
     }
     let segment = OpenSegment {
         name: place.name,
@@ -144,10 +142,17 @@ pub(crate) fn found_prepared(spare: String, segment: OpenSegment) -> Prepared {
 /// Nothing may be left of it: the next one that is made ready may have the same seq and another
 /// catalog. (It syncs the directory before it is sealed.) After any other failure the seal may be on the
 /// disk, and it is needed.
-pub(crate) fn give_up(site: &Site, prepared: &Prepared, error: &WriteError) {
-    if matches!(error, WriteError::NoSpace) {
-        discard(site, &prepared.spare);
+pub(crate) fn give_up(site: &Site, prepared: &Prepared, error: WriteError) -> WriteError {
+    match error {
+        WriteError::NoSpace => take_back(site, &prepared.spare, error),
+        WriteError::Failed(_) => error,
     }
+}
+
+/// Removes a file that has a head by now, or a part of one, and is not part of the log. If it stays, the
+/// log must not go on to where it could be taken for the segment that follows; opening makes it a spare.
+fn take_back(site: &Site, name: &str, error: WriteError) -> WriteError {
+    site.disk.remove(name).map_or_else(WriteError::Failed, |()| error)
 }
 
 /// An empty segment for a log whose oldest ones are gone: from seq 0 to `end`. Written beside, then
@@ -314,7 +319,8 @@ fn fill(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that never became part of the log. If it cannot be removed now, opening the log will.
+/// A file that nobody takes for the segment that follows. If it cannot be removed now, opening the log
+/// will remove or use it.
 fn discard(site: &Site, name: &str) {
     let removed = site.disk.remove(name);
     drop(removed);

@@ -78,7 +78,7 @@ impl Writer {
         }
         let place = roll::Place { segment_bytes, ..self.place_of(name, bytes) };
         let next = roll::prepare(&engine.site, &place)?;
-        self.seal().inspect_err(|error| roll::give_up(&engine.site, &next, error))?;
+        self.seal().map_err(|error| roll::give_up(&engine.site, &next, error))?;
         let segment = roll::publish(&engine.site, next)?;
         let mut state = engine.write();
         let active = Active {
@@ -122,6 +122,7 @@ impl Writer {
         drop(state);
         engine.flights.set_synced(segment.position);
         self.segment = segment;
+        self.free_look_at = 0;
         Ok(())
     }
 

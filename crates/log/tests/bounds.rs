@@ -112,6 +112,33 @@ fn events_leave_room_for_the_system_in_a_segment_that_was_opened_again() {
     log.append_here(&state()).unwrap();
 }
 
+/// No room for the seal, and the file that was made ready to follow could not be removed: the log went on,
+/// and a crash could let recovery take that file, with the topics of that moment, for a later one.
+#[test]
+fn a_log_does_not_go_on_beside_a_head_that_cannot_be_taken_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let options = Options { spare_segments: 0, drive: Drive::Caller, ..small() };
+    let (log, _) = Log::open(Arc::new(disk.clone()), options.clone()).unwrap();
+    let defined = log.define(TopicDefinition::new(topic("a")));
+    log.commit_waiting();
+    defined.wait().unwrap();
+    let publish = |log: &Log| {
+        let events = vec![event("a", "k", "1")];
+        log.append_here(&Append { events, ..Append::default() })
+    };
+    disk.set_stuck(true);
+    let written = (0..).find_map(|number| publish(&log).err().map(|error| (number, error)));
+    let (written, error) = written.unwrap();
+    assert!(matches!(error, AppendError::StorageFailed(_)), "{error:?}");
+    assert!(log.failure().is_some());
+    drop(log);
+    disk.set_stuck(false);
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    assert_eq!(log.next_seq().get(), written);
+    publish(&log).unwrap();
+}
+
 /// The lock of the directory went to the next process while the cleaner still renamed and removed.
 #[test]
 fn a_log_is_closed_when_the_cleaner_has_stopped() {

@@ -24,6 +24,8 @@ struct Seen {
     /// One is.
     holding: bool,
     free: Option<u64>,
+    /// There is no room for the seal of a segment, and a spare file cannot be removed.
+    stuck: bool,
 }
 
 impl Watched {
@@ -58,6 +60,14 @@ impl Watched {
         self.wait(LONG, |seen| seen.holding)
     }
 
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        self.change(|seen| seen.stuck = stuck);
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.seen.0.lock().unwrap().stuck
+    }
+
     pub(crate) fn set_free(&self, bytes: u64) {
         self.change(|seen| seen.free = Some(bytes));
     }
@@ -82,6 +92,9 @@ impl Disk for Watched {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        if name.ends_with(".spare") && self.is_stuck() {
+            return Err(io::Error::other("it cannot be removed"));
+        }
         self.disk.remove(name)
     }
 
@@ -108,6 +121,9 @@ impl DiskFile for WatchedFile {
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        if bytes.starts_with(b"PFR\x04") && self.1.is_stuck() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.0.write_at(bytes, position)
     }
 
