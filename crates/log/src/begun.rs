@@ -1,12 +1,14 @@
 //! A frame that is written, until it lands.
 
 use std::io;
+use std::time::Duration;
 
 use crate::clock::Stopwatch;
 use crate::disk::DiskFile;
 use crate::engine::Engine;
 use crate::flight::Frame;
-use crate::options::Options;
+use crate::limits::UNSYNCED_MAX;
+use crate::options::{Drive, Options};
 
 /// Never tried again: after a failed sync the kernel may call lost pages clean.
 pub(crate) fn sync(options: &Options, file: &dyn DiskFile) -> io::Result<()> {
@@ -16,6 +18,41 @@ pub(crate) fn sync(options: &Options, file: &dyn DiskFile) -> io::Result<()> {
     }
     let _ = options;
     file.sync_data()
+}
+
+/// What is unsynced, and since when.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    /// Where it ends: it is synced when all before this position is.
+    pub(crate) end: u64,
+    since: Since,
+}
+
+/// Real time where the log has threads of its own: its clock may be put back, and append times stand still
+/// then. Who drives the log owns its time, too.
+#[derive(Debug)]
+enum Since {
+    Real(Stopwatch),
+    AppendMs(u64),
+}
+
+impl Unsynced {
+    pub(crate) fn now(end: u64, drive: Drive, append_ms: u64) -> Self {
+        let since = match drive {
+            Drive::Threads => Since::Real(Stopwatch::start()),
+            Drive::Caller => Since::AppendMs(append_ms),
+        };
+        Self { end, since }
+    }
+
+    /// Whether that is too long ago.
+    pub(crate) fn is_due(&self, append_ms: u64) -> bool {
+        let age = match &self.since {
+            Since::Real(watch) => watch.elapsed(),
+            Since::AppendMs(since) => Duration::from_millis(append_ms.saturating_sub(*since)),
+        };
+        age >= UNSYNCED_MAX
+    }
 }
 
 /// A frame that is written, and what is left to do.

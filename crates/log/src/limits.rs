@@ -34,7 +34,7 @@ pub(crate) const FRAME_SAMPLE_BYTES: u64 = 16 * 1024;
 /// Bytes written to a file that was not filled ahead between two looks at what the disk has left.
 pub(crate) const FREE_LOOK_BYTES: u64 = 1024 * 1024;
 /// How long something that nobody wants synced stays unsynced while the log is written without a pause.
-pub(crate) const UNSYNCED_MS_MAX: u64 = 1000;
+pub(crate) const UNSYNCED_MAX: Duration = Duration::from_secs(1);
 /// What is kept free in the active segment for the system's own records when the disk is full.
 pub(crate) const SYSTEM_RESERVE_BYTES: u64 = 256 * 1024;
 

@@ -102,8 +102,8 @@ impl Writer {
             holes: Vec::new(),
         }));
         drop(state);
-        engine.flights.set_synced(segment.position);
         self.segment = segment;
+        self.note_synced();
         self.free_look_at = 0;
         engine.site.upkeep.ring();
         Ok(())
@@ -120,8 +120,8 @@ impl Writer {
         state.active.file = Arc::clone(&segment.file);
         state.active.end_position = segment.position;
         drop(state);
-        engine.flights.set_synced(segment.position);
         self.segment = segment;
+        self.note_synced();
         self.free_look_at = 0;
         Ok(())
     }

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use promethean_event::Timestamp;
 
 use crate::batch::{Batch, Durability, Receipt};
-use crate::begun::{self, Begun};
+use crate::begun::{self, Begun, Unsynced};
 use crate::disk::DiskFile;
 use crate::engine::Engine;
 use crate::error::{AppendError, WriteError};
 use crate::flight::{Flight, Frame, Waiting};
-use crate::limits::{SEGMENT_BYTES_LIMIT, UNSYNCED_MS_MAX};
+use crate::limits::SEGMENT_BYTES_LIMIT;
 use crate::placement::{Ahead, Placed, Placement};
 use crate::queue::{AppendAnswers, Request};
 use crate::segment::{
@@ -27,8 +27,8 @@ pub(crate) struct Writer {
     pub(crate) next_seq: u64,
     pub(crate) last_append_ms: u64,
     ahead: Ahead,
-    /// Since when something is unsynced that nobody wants synced.
-    unsynced_since_ms: Option<u64>,
+    /// What is unsynced that nobody wants synced.
+    unsynced: Option<Unsynced>,
     /// Where the disk is asked again what it has left, in a segment that grows with what is written.
     pub(crate) free_look_at: u64,
     /// Written and left unsynced, where the caller drives the log.
@@ -66,17 +66,8 @@ impl Writer {
         };
         engine.flights.set_synced(segment.position);
         let (ahead, begun) = (Ahead::default(), Vec::new());
-        let (unsynced_since_ms, free_look_at) = (None, 0);
-        Self {
-            engine,
-            segment,
-            next_seq,
-            last_append_ms,
-            ahead,
-            unsynced_since_ms,
-            free_look_at,
-            begun,
-        }
+        let (unsynced, free_look_at) = (None, 0);
+        Self { engine, segment, next_seq, last_append_ms, ahead, unsynced, free_look_at, begun }
     }
 
     /// Serves requests in order; appends that follow each other share a frame. What comes last may
@@ -101,7 +92,7 @@ impl Writer {
                 }
             }
         }
-        self.begin_append(appends)
+        self.begin_append(appends).or_else(|| self.begin_due())
     }
 
     /// The same, to the end.
@@ -201,19 +192,36 @@ impl Writer {
         let publishers = flight.publishers();
         // A duplicate of an event that is only written so far must not be called synced; nor must
         // such an event supersede one that is.
-        let unsynced = engine.flights.synced_to() < self.segment.position;
-        let wanted = self.wants_sync(durability, unsynced);
-        let sync_to = (wanted && unsynced).then_some(self.segment.position);
+        let (synced_to, end) = (engine.flights.synced_to(), self.segment.position);
+        let sync_to = (self.wants_sync(durability, synced_to) && synced_to < end).then_some(end);
         Some(Begun { number: engine.flights.depart(flight), sync_to, publishers })
+    }
+
+    /// A sync that is due, where a turn has written nothing: because all that was in it was refused.
+    fn begin_due(&mut self) -> Option<Begun> {
+        if !self.is_behind() || self.refusal().is_some() {
+            return None;
+        }
+        let appended_at = self.append_time();
+        if !self.wants_sync(Durability::None, self.engine.flights.synced_to()) {
+            return None;
+        }
+        let flight = Flight { frame: None, waiting: Vec::new(), appended_at };
+        let number = self.engine.flights.depart(flight);
+        Some(Begun { number, sync_to: Some(self.segment.position), publishers: 0 })
     }
 
     /// Whether to sync: because somebody asks for it, or because something has been unsynced for so long
     /// that it is time, although nobody does.
-    fn wants_sync(&mut self, durability: Durability, unsynced: bool) -> bool {
-        let now = self.last_append_ms;
-        let since = self.unsynced_since_ms.filter(|_| unsynced).unwrap_or(now);
-        let wants = durability == Durability::Synced || now - since >= UNSYNCED_MS_MAX;
-        self.unsynced_since_ms = (unsynced && !wants).then_some(since);
+    fn wants_sync(&mut self, durability: Durability, synced_to: u64) -> bool {
+        let (end, append_ms) = (self.segment.position, self.last_append_ms);
+        let unsynced = self.unsynced.take().filter(|unsynced| synced_to < unsynced.end);
+        let is_due = || unsynced.as_ref().is_some_and(|unsynced| unsynced.is_due(append_ms));
+        let wants = durability == Durability::Synced || is_due();
+        if synced_to < end && !wants {
+            let drive = self.engine.site.options.drive;
+            self.unsynced = unsynced.or_else(|| Some(Unsynced::now(end, drive, append_ms)));
+        }
         wants
     }
 
@@ -325,8 +333,14 @@ impl Writer {
     /// Syncs the segment, with nothing on its way.
     pub(crate) fn sync(&mut self) -> Result<(), WriteError> {
         begun::sync(&self.engine.site.options, &*self.segment.file).map_err(WriteError::Failed)?;
-        self.engine.flights.set_synced(self.segment.position);
+        self.note_synced();
         Ok(())
+    }
+
+    /// Nothing of the segment is unsynced, and nothing is on its way.
+    pub(crate) fn note_synced(&mut self) {
+        self.engine.flights.set_synced(self.segment.position);
+        self.unsynced = None;
     }
 
     pub(crate) fn empty_frame(&self, kind: FrameKind) -> FrameHeader {

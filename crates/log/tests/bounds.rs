@@ -1,12 +1,12 @@
 //! What the log bounds and leaves: room, time, counts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use promethean_event::{Offset, PartitionCount, Tag, Topic};
+use promethean_event::{Offset, PartitionCount, Tag, Timestamp, Topic};
 use promethean_log::{
-    Append, AppendError, Cleaning, Drive, Durability, Holds, Lane, LaneState, Log, Options,
+    Append, AppendError, Cleaning, Clock, Drive, Durability, Holds, Lane, LaneState, Log, Options,
     TopicDefinition,
 };
 
@@ -32,6 +32,103 @@ fn what_is_only_written_is_synced_when_nothing_happens() {
             assert!(disk.wait_for_sync_beyond(before), "{round} {durability:?}");
         }
     }
+}
+
+/// Stands still until it is set.
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn written(key: &str) -> Append {
+    let durability = Durability::Written;
+    Append { events: vec![event("a", key, "1")], durability, expect: vec![] }
+}
+
+/// Append times stand still when the clock is put back, and so did the age of what was not synced.
+#[test]
+fn what_is_only_written_is_synced_in_time_whatever_the_clock_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let clock = Arc::new(HandClock::default());
+    // Never full: a new segment is synced.
+    let bytes = 1 << 30;
+    let options = Options {
+        spare_segments: 0,
+        segment_bytes_min: bytes,
+        segment_bytes_max: bytes,
+        clock,
+        ..Options::default()
+    };
+    disk.set_free(u64::MAX);
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    define(&log, "a", 1);
+    let before = disk.syncs();
+    std::thread::scope(|scope| {
+        let synced = scope.spawn(|| disk.wait_for_sync_beyond(before));
+        // Never a pause, and nobody asks for a sync.
+        while !synced.is_finished() {
+            log.append_here(&written("k")).unwrap();
+        }
+        assert!(synced.join().unwrap());
+    });
+}
+
+/// A log whose time and turns are the test's.
+fn driven(disk: &Watched) -> (Log, Arc<HandClock>) {
+    let clock = Arc::new(HandClock::default());
+    let drive = Drive::Caller;
+    let own = Arc::clone(&clock) as Arc<dyn Clock>;
+    let options = Options { spare_segments: 0, drive, clock: own, ..Options::default() };
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
+    let defined = log.define(TopicDefinition::new(topic("a")));
+    log.commit_waiting();
+    defined.wait().unwrap();
+    (log, clock)
+}
+
+/// Only turns in which something was written looked at how long something had been unsynced.
+#[test]
+fn what_is_only_written_is_synced_in_time_while_all_else_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let (log, clock) = driven(&disk);
+    let first = written("k");
+    log.append_here(&first).unwrap();
+    let before = disk.syncs();
+    let mut other = first;
+    other.events[0].payload = promethean_event::Payload::parse("2").unwrap();
+    for millis in (0..1500).step_by(100) {
+        clock.0.store(millis, Ordering::Relaxed);
+        assert!(matches!(log.append_here(&other), Err(AppendError::IdConflict { .. })));
+        assert_eq!(disk.syncs() - before, u64::from(millis >= 1000), "{millis}");
+    }
+}
+
+/// A sync ended the time of what was unsynced only if a frame was written with it: the next publisher
+/// waited for one that he had not asked for.
+#[test]
+fn what_is_synced_is_not_old_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::new(directory.path());
+    let (log, clock) = driven(&disk);
+    log.append_here(&written("k")).unwrap();
+    let synced = log.sync();
+    log.commit_waiting();
+    synced.wait().unwrap();
+    let before = disk.syncs();
+    clock.0.store(5000, Ordering::Relaxed);
+    log.append_here(&written("k")).unwrap();
+    clock.0.store(5999, Ordering::Relaxed);
+    log.append_here(&written("k")).unwrap();
+    assert_eq!(disk.syncs(), before);
+    clock.0.store(6000, Ordering::Relaxed);
+    log.append_here(&written("k")).unwrap();
+    assert_eq!(disk.syncs(), before + 1);
 }
 
 /// Events of half a megabyte in one segment, which is made by its length only.
