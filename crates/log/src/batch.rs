@@ -289,6 +289,13 @@ impl Batch {
         Ok(())
     }
 
+    /// Whether an append is the system's if what is in the batch is. Room is kept for the system, which it
+    /// could not use in a batch with others.
+    pub(crate) fn is_like(&self, wish: Wish<'_>) -> bool {
+        let system = wish.events.first().is_some_and(|event| event.topic.is_system());
+        self.parts.is_empty() || self.system == system
+    }
+
     /// Adds the parts of another batch.
     pub(crate) fn add(&mut self, other: &Self) {
         let before = self.entries.len();

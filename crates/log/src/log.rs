@@ -177,7 +177,7 @@ impl Log {
         let size = BatchSize::of(wish);
         let refused = match size {
             Ok(size) if wish.is_small(size) => {
-                if small.bytes.len() + size.bytes > GATHERED_BYTES_MAX {
+                if small.bytes.len() + size.bytes > GATHERED_BYTES_MAX || !small.is_like(wish) {
                     self.share(small, run);
                 }
                 match small.fill(wish, names) {

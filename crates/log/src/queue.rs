@@ -183,12 +183,13 @@ impl Waiting {
     }
 
     /// Adds a small batch to the shared one at the end of the queue; to a new one, if something is
-    /// there that must not be overtaken, or one that is large enough.
+    /// there that must not be overtaken, one that is large enough, or one for which other room is kept.
     fn share(&mut self, small: &Batch) -> AppendTickets {
         let parts = small.parts.len();
         self.publishers += parts;
         if let Some(Request::Append { batch, answers }) = self.requests.last_mut()
             && batch.shared
+            && batch.system == small.system
             && batch.bytes.len() + small.bytes.len() <= SHARED_BYTES_MAX
         {
             let before = batch.bytes.len();

@@ -4,10 +4,12 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 
+use crate::batch::Batch;
 use crate::engine::{Active, Segment};
-use crate::error::WriteError;
+use crate::error::{AppendError, WriteError};
 use crate::index::{ActiveIndex, SegmentIndex};
 use crate::limits::{FREE_LOOK_BYTES, LEFT_EARLY_BYTES_MIN, SYSTEM_RESERVE_BYTES};
+use crate::queue::AppendAnswers;
 use crate::roll;
 use crate::segment::{FRAME_HEADER_BYTES, FrameKind, SegmentName};
 use crate::writer::{OpenSegment, Pending, Writer};
@@ -28,6 +30,21 @@ impl Writer {
             }
         }
         if system { Ok(()) } else { self.look_at_free() }
+    }
+
+    /// If there is no room for all of a frame, refuses what is not the system's, so that the rest does not
+    /// share their fate; gives whether it did. For a frame of both.
+    pub(crate) fn refuse_users(&mut self, appends: &mut Vec<(Batch, AppendAnswers)>) -> bool {
+        let bytes: usize = appends.iter().map(|(batch, _)| batch.bytes.len()).sum();
+        let room = self.make_room(bytes as u64, false).map_err(|error| self.note(error));
+        let Err(AppendError::NoSpace) = room else {
+            // After any other failure all are refused.
+            return false;
+        };
+        for (_, answers) in appends.extract_if(.., |(batch, _)| !batch.system) {
+            answers.give_each(|_| Some(Err(AppendError::NoSpace)));
+        }
+        true
     }
 
     /// What is written to a file that was not filled ahead takes room as it goes: events must leave what

@@ -132,11 +132,14 @@ impl Writer {
     }
 
     /// Writes a frame of appends.
-    fn begin_append(&mut self, appends: Vec<(Batch, AppendAnswers)>) -> Option<Begun> {
+    fn begin_append(&mut self, mut appends: Vec<(Batch, AppendAnswers)>) -> Option<Begun> {
         if appends.is_empty() {
             return None;
         }
-        let system = appends.iter().all(|(batch, _)| batch.system);
+        let mut system = appends.iter().all(|(batch, _)| batch.system);
+        if !system && appends.iter().any(|(batch, _)| batch.system) {
+            system = self.refuse_users(&mut appends);
+        }
         let appended_at = match appends.first().and_then(|(batch, _)| batch.taken_at) {
             Some(taken_at) => self.time_passes(taken_at),
             None => self.append_time(),
@@ -165,6 +168,8 @@ impl Writer {
         let mut flight = Flight { frame: None, waiting, appended_at };
         match written {
             Err(error) => {
+                // What is free is looked at before anybody writes again.
+                self.free_look_at = 0;
                 flight.answer(&Err(self.note(error)));
                 return None;
             }

@@ -1,13 +1,15 @@
 //! What the log bounds and leaves: room, time, counts.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use promethean_event::{Offset, PartitionCount, Tag, Timestamp, Topic};
 use promethean_log::{
-    Append, AppendError, Cleaning, Clock, Drive, Durability, Holds, Lane, LaneState, Log, Options,
-    TopicDefinition,
+    Append, AppendError, Appended, Cleaning, Clock, Drive, Durability, Holds, Lane, LaneState, Log,
+    Options, Part, TopicDefinition, WrittenBy,
 };
 
 use crate::order_and_search::{append, define, event, lane, small, topic};
@@ -145,8 +147,8 @@ fn growing() -> Options {
 }
 
 /// Where a topic is the system's and one is not.
-fn growing_log(disk: &Watched) -> Log {
-    let (log, _) = Log::open(Arc::new(disk.clone()), growing()).unwrap();
+fn growing_log(disk: &Watched, options: Options) -> Log {
+    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
     for name in [topic("a"), Topic::system("$state").unwrap()] {
         let defined = log.define(TopicDefinition::new(name));
         log.commit_waiting();
@@ -172,7 +174,7 @@ fn state() -> Append {
 fn events_leave_room_for_the_system_in_a_segment_that_grows() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Watched::new(directory.path());
-    let log = growing_log(&disk);
+    let log = growing_log(&disk, growing());
     let publish = || log.append_here(&large());
     publish().unwrap();
     disk.set_free(999);
@@ -183,13 +185,55 @@ fn events_leave_room_for_the_system_in_a_segment_that_grows() {
     publish().unwrap();
 }
 
+/// What was written in one frame with events, or came in one batch with them, was refused with them: on a
+/// disk that is full there was no state any more while anybody tried to publish.
+#[test]
+fn the_system_has_its_room_while_others_publish() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = 256 * 1024;
+    let filled = Options { segment_bytes_min: bytes, segment_bytes_max: bytes, ..growing() };
+    for (number, options) in [growing(), filled].into_iter().enumerate() {
+        let directory = directory.path().join(number.to_string());
+        let disk = Watched::new(&directory);
+        let log = growing_log(&disk, options);
+        let small = |key: &str| Append { events: vec![event("a", key, "1")], ..Append::default() };
+        let payload = format!("\"{}\"", "x".repeat(30_000));
+        let medium = || Append { events: vec![event("a", "k", &payload)], ..Append::default() };
+        while log.bytes() < 200_000 {
+            log.append_here(&medium()).unwrap();
+        }
+        disk.set_free(0);
+        (0..).find(|_| log.append_here(&medium()).is_err()).unwrap();
+        let users = |answers: Vec<Result<Appended, AppendError>>| -> Vec<bool> {
+            let refused = answers.into_iter().map(|answer| match answer {
+                Err(AppendError::NoSpace) => true,
+                answer => answer.unwrap().receipts.is_empty(),
+            });
+            refused.collect()
+        };
+        let appends = [medium(), state(), small("k"), state(), small("l"), state()];
+        let tickets = appends.each_ref().map(|append| log.append(append));
+        log.commit_waiting();
+        let answers = tickets.map(|ticket| ticket.wait()).into_iter().collect();
+        assert_eq!(users(answers), [true, false, true, false, true, false], "{number}");
+        // The same for those that come together.
+        let parts = appends.each_ref().map(|_| Part { events: 1, ..Part::default() });
+        let events: Vec<_> = appends.iter().flat_map(|append| append.events.clone()).collect();
+        let mut run = std::pin::pin!(log.append_run(&events, &parts, WrittenBy::Writer));
+        log.commit_waiting();
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(answers) = run.as_mut().poll(&mut context) else { panic!("answered") };
+        assert_eq!(users(answers), [true, false, true, false, true, false], "{number}");
+    }
+}
+
 /// After the log was opened again its newest segment passed for one that was filled ahead, and nothing
 /// was left for the system any more. So did a spare file.
 #[test]
 fn events_leave_room_for_the_system_in_a_segment_that_was_opened_again() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Watched::new(directory.path());
-    let log = growing_log(&disk);
+    let log = growing_log(&disk, growing());
     log.append_here(&large()).unwrap();
     drop(log);
     disk.set_free(999);
