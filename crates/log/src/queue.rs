@@ -136,6 +136,8 @@ struct Waiting {
     syncing: usize,
     /// Word was left since something was written.
     told: bool,
+    /// How often the turn was taken.
+    turns: u64,
 }
 
 impl Waiting {
@@ -152,13 +154,20 @@ impl Waiting {
         calls
     }
 
-    /// A thread is awake again; gives whether there is nothing to do. Nobody counts as called any
-    /// more, also if it woke by itself: a call that came just then has found nobody else, and a
-    /// call too many costs less than one that is never made.
-    fn woken(&mut self) -> bool {
+    /// Somebody writes.
+    fn take_turn(&mut self) -> Vec<Request> {
+        (self.turn, self.turns) = (true, self.turns + 1);
+        self.take_frame()
+    }
+
+    /// A thread is awake again that lay down after so many turns; gives whether nothing has happened: who
+    /// writes by his own thread wakes nobody. Nobody counts as called any more, also if it woke by itself:
+    /// a call that came just then has found nobody else, and a call too many costs less than one that is
+    /// never made.
+    fn woken(&mut self, turns: u64) -> bool {
         self.idle -= 1;
         self.called = false;
-        !self.turn && self.syncing == 0 && !self.ready()
+        !self.turn && self.syncing == 0 && !self.ready() && self.turns == turns
     }
 
     fn take_frame(&mut self) -> Vec<Request> {
@@ -278,13 +287,14 @@ impl Queue {
         }
         loop {
             if !waiting.turn && waiting.ready() {
-                let requests = waiting.take_frame();
+                let requests = waiting.take_turn();
                 if requests.is_empty() {
+                    waiting.turn = false;
                     // The other one may have gone to sleep because the turn was taken.
                     self.arrived.notify_all();
                     return Turn::Stop;
                 }
-                (waiting.told, waiting.turn) = (false, true);
+                waiting.told = false;
                 return Turn::Write(requests);
             }
             let word_is_due;
@@ -299,6 +309,7 @@ impl Queue {
     /// Sleeps until something happens, or until nothing has happened for long enough to say so.
     fn sleep<'a>(&self, mut waiting: MutexGuard<'a, Waiting>) -> (MutexGuard<'a, Waiting>, bool) {
         waiting.idle += 1;
+        let turns = waiting.turns;
         let quiet = !waiting.told && !waiting.turn && waiting.syncing == 0;
         let timed_out;
         if quiet {
@@ -312,7 +323,7 @@ impl Queue {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             timed_out = false;
         }
-        let quiet = waiting.woken();
+        let quiet = waiting.woken(turns);
         (waiting, timed_out && quiet)
     }
 
@@ -327,8 +338,7 @@ impl Queue {
         {
             return None;
         }
-        waiting.turn = true;
-        Some(waiting.take_frame())
+        Some(waiting.take_turn())
     }
 
     /// Gives the turn back, with nothing on its way; `behind` if something is left to be synced when
@@ -409,7 +419,7 @@ mod tests {
         waiting.publishers = 1;
         assert!(waiting.calls(), "somebody sleeps, and there is something to do");
         assert!(!waiting.calls(), "one call is enough");
-        assert!(!waiting.woken(), "it finds what it was called for");
+        assert!(!waiting.woken(0), "it finds what it was called for");
         drop(waiting.take_frame());
 
         waiting.idle = 1;
@@ -417,6 +427,19 @@ mod tests {
         waiting.requests.push(Request::Sync { answer });
         waiting.publishers = 1;
         assert!(waiting.calls(), "it sleeps again, without an end, and has to be called");
+    }
+
+    /// A thread that leaves word when nothing happens slept while callers wrote by themselves: a stream of
+    /// events that nobody wanted synced was synced every 10 ms.
+    #[test]
+    fn nothing_has_happened_only_if_nobody_has_written() {
+        let mut waiting = Waiting { idle: 2, ..Waiting::default() };
+        let turns = waiting.turns;
+        drop(waiting.take_turn());
+        waiting.turn = false;
+        assert!(!waiting.woken(turns), "somebody wrote while it slept");
+        let turns = waiting.turns;
+        assert!(waiting.woken(turns), "and nobody since it lay down again");
     }
 
     /// A few publishers of large batches filled the memory.
