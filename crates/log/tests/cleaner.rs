@@ -11,6 +11,7 @@ use promethean_log::{
 };
 
 use crate::order_and_search::{append, event, small, topic};
+use crate::watched::Watched;
 
 #[derive(Debug, Default)]
 struct HandClock(AtomicU64);
@@ -286,6 +287,34 @@ fn damage_in_one_segment_keeps_no_other_from_being_cleaned() {
         assert_eq!(cleaned.log.clean(&Holds::default()).unwrap(), 0, "it is known by now");
         cleaned.reopen();
     }
+}
+
+/// Bytes that the disk does not give ended every round, where bytes that are others than were written did
+/// not.
+#[test]
+fn a_segment_that_cannot_be_read_keeps_no_other_from_being_cleaned() {
+    let mut cleaned = Cleaned::new(Cleaning { age_ms_max: Some(100), ..Cleaning::default() });
+    for number in 0..600 {
+        cleaned.set_time(number);
+        cleaned.publish("k", &number.to_string());
+    }
+    cleaned.fill();
+    cleaned.log.close();
+    let disk = Watched::new(cleaned.directory.path());
+    let options = Cleaned::options(&cleaned.clock);
+    cleaned.log = Log::open(Arc::new(disk.clone()), options).unwrap().0;
+    disk.spoil("0000000000000000-00000000.seg", 4096..12_000);
+    let b = lane(cleaned.log.topic_id(&topic("b")).unwrap());
+    cleaned.log.trim(vec![(b, cleaned.log.lane(b).unwrap().next)]).wait().unwrap();
+    // The start of a lane cannot be found; then a segment cannot be copied.
+    for (now, gone) in [(150, 40 * 250), (1000, 400 * 60)] {
+        let before = cleaned.log.bytes();
+        cleaned.set_time(now);
+        let met = cleaned.log.clean(&Holds::default());
+        assert!(matches!(met, Err(CleanError::Read(ReadError::Io(_)))), "{now}: {met:?}");
+        assert!(cleaned.log.bytes() + gone < before, "{now}: {}", cleaned.log.bytes());
+    }
+    assert!(cleaned.log.clean(&Holds::default()).is_ok(), "it is known by now");
 }
 
 /// A newest segment of which damage took all events, and not what is behind them, had no time: searches

@@ -1,6 +1,7 @@
 //! A real directory that tells what is done to it, holds up a rename, and says how much room it has.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -26,6 +27,8 @@ struct Seen {
     free: Option<u64>,
     /// There is no room for the seal of a segment, and a spare file cannot be removed.
     stuck: bool,
+    /// Bytes of a file that cannot be read.
+    spoiled: Option<(String, Range<u64>)>,
 }
 
 impl Watched {
@@ -60,6 +63,14 @@ impl Watched {
         self.wait(LONG, |seen| seen.holding)
     }
 
+    pub(crate) fn spoil(&self, name: &str, bytes: Range<u64>) {
+        self.change(|seen| seen.spoiled = Some((name.to_owned(), bytes)));
+    }
+
+    fn file(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { file, name: name.to_owned(), watched: self.clone() })
+    }
+
     pub(crate) fn set_stuck(&self, stuck: bool) {
         self.change(|seen| seen.stuck = stuck);
     }
@@ -75,11 +86,11 @@ impl Watched {
 
 impl Disk for Watched {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(WatchedFile(self.disk.create(name)?, self.clone())))
+        Ok(self.file(name, self.disk.create(name)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(WatchedFile(self.disk.open(name)?, self.clone())))
+        Ok(self.file(name, self.disk.open(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -113,31 +124,44 @@ impl Disk for Watched {
 }
 
 #[derive(Debug)]
-struct WatchedFile(Arc<dyn DiskFile>, Watched);
+struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    name: String,
+    watched: Watched,
+}
 
 impl DiskFile for WatchedFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, position)
+        let end = position + buffer.len() as u64;
+        let spoiled = self.watched.seen.0.lock().unwrap().spoiled.clone();
+        match spoiled {
+            Some((name, bytes))
+                if name == self.name && position < bytes.end && bytes.start < end =>
+            {
+                Err(io::Error::other("it cannot be read"))
+            }
+            _ => self.file.read_at(buffer, position),
+        }
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        if bytes.starts_with(b"PFR\x04") && self.1.is_stuck() {
+        if bytes.starts_with(b"PFR\x04") && self.watched.is_stuck() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.write_at(bytes, position)
+        self.file.write_at(bytes, position)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()?;
-        self.1.change(|seen| seen.syncs += 1);
+        self.file.sync_data()?;
+        self.watched.change(|seen| seen.syncs += 1);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 }

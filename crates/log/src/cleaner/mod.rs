@@ -7,7 +7,8 @@
 //!    without the dead ones into one segment of a higher generation: written beside, synced,
 //!    indexed, then renamed. From that moment it replaces the run; if the process dies before the
 //!    old files are removed, opening the log removes them.
-//! 3. A segment with damage is left alone: it may be wanted for repair. The others are cleaned.
+//! 3. A segment with damage, or that the disk does not give, is left alone: it may be wanted for repair.
+//!    The others are cleaned.
 //! 4. The log always begins with a segment of seq 0, if only with an empty one: otherwise a file that
 //!    is missing there could not be told from one that was cleaned away.
 //!
@@ -29,11 +30,13 @@ use crate::engine::{Engine, Segment, Spare};
 use crate::error::{AppendError, ReadError};
 use crate::log::Log;
 use crate::options::Drive;
+use crate::recovery::is_full;
 use crate::segment::FileKind;
 use crate::ticket::Ticket;
 use crate::topic::Lane;
 
 use plan::Plan;
+use rewrite::Stopped;
 
 /// Offsets that must stay, whatever the topics' rules say: from each of these on.
 #[derive(Debug, Clone, Default)]
@@ -71,40 +74,58 @@ pub enum CleanError {
 pub(crate) fn clean(log: &Log, engine: &Arc<Engine>, holds: &Holds) -> Result<usize, CleanError> {
     let _one_at_a_time = engine.cleaning();
     let now = engine.site.options.clock.now().millis();
-    let mut met = None;
-    let starts = plan::starts(engine, holds, now, &mut met)?;
+    let mut round = Round { engine, holds, now, met: None };
+    let starts = plan::starts(&mut round)?;
     if !starts.is_empty() {
         answered(log, engine, log.trim(starts))?;
     }
     let mut cleaned = 0;
     let mut from = 0;
     // Oldest first: whether a tombstone may go depends on what is left before it.
-    while let Some(run) = Plan::next(engine, holds, now, from)? {
+    while let Some(run) = Plan::next(&mut round, from)? {
         // What supersedes an event must be as durable as the event was, before that one goes.
         answered(log, engine, log.sync())?;
         let segments = run.segments.clone();
         let replacement = match rewrite::rewrite(engine, &run) {
-            Err(CleanError::Read(error)) if set_apart(engine, &segments, &error) => {
-                met.get_or_insert(error);
+            Err(Stopped::Source(name, error)) => {
+                engine.note_damaged(name);
+                round.met.get_or_insert(error);
                 // Once more from where it began: without that one.
                 continue;
             }
-            replacement => replacement?,
+            Err(Stopped::Here(error)) => return Err(error),
+            Ok(replacement) => replacement,
         };
         from = run.end_seq();
         cleaned += segments.len();
         swap(engine, segments, replacement)?;
     }
-    met.map_or(Ok(cleaned), |error| Err(error.into()))
+    round.met.map_or(Ok(cleaned), |error| Err(error.into()))
 }
 
-/// Takes note of the segment of a run that is damaged; false if it is none of them.
-fn set_apart(engine: &Engine, run: &[Arc<Segment>], error: &ReadError) -> bool {
-    let ReadError::Damaged { file, .. } = error else {
-        return false;
-    };
-    let damaged = run.iter().find(|segment| segment.name.segment_file() == *file);
-    damaged.inspect(|segment| engine.note_damaged(segment.name)).is_some()
+/// What holds for one round of cleaning.
+struct Round<'a> {
+    engine: &'a Engine,
+    holds: &'a Holds,
+    now: u64,
+    /// The first that could not be read. What it keeps from being cleaned is left.
+    met: Option<ReadError>,
+}
+
+impl Round<'_> {
+    /// What was read; `None`, and a note, if it could not be. Where there was no room for what had to be
+    /// written for it, the round is over.
+    fn or_left<T>(&mut self, read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(ReadError::Io(error)) if is_full(&error) => Err(error.into()),
+            Err(error @ (ReadError::Damaged { .. } | ReadError::Io(_))) => {
+                self.met.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Waits for an answer of the writer, which may have to be given its turn first.

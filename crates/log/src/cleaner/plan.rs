@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use promethean_event::Offset;
 
-use super::{CleanError, Holds};
+use super::{CleanError, Holds, Round};
 use crate::engine::{Engine, Segment};
 use crate::error::ReadError;
 use crate::index::key_hash;
@@ -13,14 +13,10 @@ use crate::topic::{Cleaning, Compaction, Lane, TopicId};
 /// Segments that are read together at most: bounds the memory of one run.
 const RUN_SEGMENTS_MAX: usize = 16;
 
-/// Where lanes should start, by the rules for age and bytes. Damage on the way to the start of a lane
-/// is added to `met`, and the lane left as it is.
-pub(super) fn starts(
-    engine: &Engine,
-    holds: &Holds,
-    now: u64,
-    met: &mut Option<ReadError>,
-) -> Result<Vec<(Lane, Offset)>, CleanError> {
+/// Where lanes should start, by the rules for age and bytes. A lane whose start cannot be read is left as
+/// it is.
+pub(super) fn starts(round: &mut Round<'_>) -> Result<Vec<(Lane, Offset)>, CleanError> {
+    let Round { engine, holds, now, .. } = *round;
     let topics: Vec<_> = {
         let state = engine.read();
         let live = state.catalog.live_topics();
@@ -34,21 +30,13 @@ pub(super) fn starts(
         }
         for partition in definition.partitions.partitions() {
             let lane = Lane { topic, partition };
-            let by_age = match age_ms_max {
-                Some(age) => match engine.offset_at_ms(lane, now.saturating_sub(age)) {
-                    Err(error @ ReadError::Damaged { .. }) => {
-                        met.get_or_insert(error);
-                        0
-                    }
-                    found => found?,
-                },
-                None => 0,
-            };
-            let by_bytes = match bytes_max {
-                Some(bytes) => start_by_bytes(engine, lane, bytes)?,
-                None => 0,
-            };
-            let start = by_age.max(by_bytes).min(holds.of(lane));
+            let by_age = age_ms_max.map(|age| engine.offset_at_ms(lane, now.saturating_sub(age)));
+            let by_bytes = bytes_max.map(|bytes| start_by_bytes(engine, lane, bytes));
+            let mut start = 0;
+            for found in by_age.into_iter().chain(by_bytes) {
+                start = round.or_left(found)?.unwrap_or(0).max(start);
+            }
+            let start = start.min(holds.of(lane));
             let known = engine.read().catalog.lane(lane).map_or(0, |state| state.start.get());
             if start > known {
                 starts.push((lane, Offset::new(start)));
@@ -109,12 +97,8 @@ struct LaneRule {
 
 impl Plan {
     /// The next run at or behind a seq that is worth the work.
-    pub(super) fn next(
-        engine: &Engine,
-        holds: &Holds,
-        now: u64,
-        from: u64,
-    ) -> Result<Option<Self>, CleanError> {
+    pub(super) fn next(round: &mut Round<'_>, from: u64) -> Result<Option<Self>, CleanError> {
+        let Round { engine, holds, now, .. } = *round;
         let sealed = engine.read().sealed.clone();
         let start = sealed.partition_point(|segment| segment.name.base < from);
         for (place, segment) in sealed.iter().enumerate().skip(start) {
@@ -127,12 +111,13 @@ impl Plan {
                 continue;
             }
             let judge = Judge { engine, sealed: &sealed, holds, now };
-            plan.verdicts.push(judge.verdict(place)?);
+            let Some(verdict) = round.or_left(judge.verdict(place))? else { continue };
+            plan.verdicts.push(verdict);
             for (next_place, next) in sealed.iter().enumerate().skip(place + 1) {
                 if !engine.can_be_cleaned(next) || plan.segments.len() == RUN_SEGMENTS_MAX {
                     break;
                 }
-                let verdict = judge.verdict(next_place)?;
+                let Some(verdict) = round.or_left(judge.verdict(next_place))? else { break };
                 if !plan.takes(engine, &verdict) {
                     break;
                 }
@@ -209,7 +194,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn verdict(&self, place: usize) -> Result<Verdict, CleanError> {
+    fn verdict(&self, place: usize) -> Result<Verdict, ReadError> {
         let Some(segment) = self.sealed.get(place) else {
             return Ok(Verdict::default());
         };
@@ -254,7 +239,7 @@ impl Judge<'_> {
         segment: &Arc<Segment>,
         place: usize,
         verdict: &mut Verdict,
-    ) -> Result<(), CleanError> {
+    ) -> Result<(), ReadError> {
         let compacted: HashSet<TopicId> = verdict
             .rules
             .iter()
@@ -281,7 +266,7 @@ impl Judge<'_> {
             if !newer
                 && let Some(newest) = positions.next()
                 && entry.tombstone
-                && !self.exists_before(place, hash)?
+                && !self.exists_before(place, hash)
             {
                 verdict.exposed.insert(newest);
                 dead += 1;
@@ -298,7 +283,7 @@ impl Judge<'_> {
     /// Whether a newer segment has an event of the key. A false no only keeps an event.
     fn exists_after(&self, place: usize, topic: TopicId, key: &str) -> Result<bool, ReadError> {
         let last = match self.engine.latest(topic, key) {
-            Err(ReadError::Damaged { .. }) => return Ok(false),
+            Err(ReadError::Damaged { .. } | ReadError::Io(_)) => return Ok(false),
             last => last?,
         };
         let end = self.sealed.get(place).map_or(0, |segment| segment.next_seq);
@@ -306,14 +291,11 @@ impl Judge<'_> {
     }
 
     /// Whether an older segment may have an event of the key. A false yes only keeps a tombstone.
-    fn exists_before(&self, place: usize, hash: u64) -> Result<bool, ReadError> {
-        for segment in self.sealed.iter().take(place) {
-            let found = self.engine.ask(segment, |index| index.find_key(hash, 1))?;
-            if !found.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn exists_before(&self, place: usize, hash: u64) -> bool {
+        self.sealed.iter().take(place).any(|segment| {
+            let found = self.engine.ask(segment, |index| index.find_key(hash, 1));
+            found.map_or(true, |found| !found.is_empty())
+        })
     }
 }
 

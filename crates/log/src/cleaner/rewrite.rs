@@ -15,9 +15,23 @@ use crate::segment::{
     SegmentHeader, SegmentName, SegmentScan,
 };
 
+/// Why a run was not written again.
+pub(super) enum Stopped {
+    /// A segment of it could not be read.
+    Source(SegmentName, ReadError),
+    /// Anything else.
+    Here(CleanError),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Here(error.into())
+    }
+}
+
 /// Writes the run again without what is dead. `None` if nothing is left and nothing is before it: but
 /// the first segment of all stays, if only to say that what it held was cleaned, and is not missing.
-pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>>, CleanError> {
+pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>>, Stopped> {
     let Some(first) = run.segments.first() else {
         return Ok(None);
     };
@@ -31,7 +45,9 @@ pub(super) fn rewrite(engine: &Engine, run: &Plan) -> Result<Option<Arc<Segment>
             disk.remove(&unfinished)?;
             return Ok(None);
         }
-        Ok(copied) => publish(engine, run, name, (&unfinished, file), copied.salt).map(Some),
+        Ok(copied) => publish(engine, run, name, (&unfinished, file), copied.salt)
+            .map(Some)
+            .map_err(Stopped::Here),
         Err(error) => Err(error),
     };
     // Left behind, it would be in the way of the next try, and of everybody on a disk that is full.
@@ -48,7 +64,7 @@ fn copy(
     run: &Plan,
     name: SegmentName,
     file: &Arc<dyn DiskFile>,
-) -> Result<Copied, CleanError> {
+) -> Result<Copied, Stopped> {
     let created_ms = run.segments.first().map_or(0, |segment| segment.append_ms.start);
     let (log_id, whole) = (engine.site.log_id, engine.site.whole);
     let (head, salt) = SegmentHeader { log_id, name, created_ms, file_bytes: 0, whole }.encode();
@@ -67,7 +83,7 @@ fn copy(
     for (number, segment) in run.segments.iter().enumerate() {
         // Whoever closes the log waits for this.
         if engine.site.upkeep.stopping() {
-            return Err(AppendError::Closed.into());
+            return Err(Stopped::Here(AppendError::Closed.into()));
         }
         copy_segment(run, number, segment, &mut out)?;
     }
@@ -88,11 +104,14 @@ fn copy_segment(
     number: usize,
     segment: &Segment,
     out: &mut Output<'_>,
-) -> Result<(), CleanError> {
-    let damaged = |position| ReadError::Damaged { file: segment.name.segment_file(), position };
-    let mut scan = SegmentScan::new(&*segment.file, segment.salt)?;
+) -> Result<(), Stopped> {
+    let unread = |error| Stopped::Source(segment.name, error);
+    let file = || segment.name.segment_file();
+    let damaged = |position| unread(ReadError::Damaged { file: file(), position });
+    let failed = |error: io::Error| unread(error.into());
+    let mut scan = SegmentScan::new(&*segment.file, segment.salt).map_err(failed)?;
     let mut first = number == 0;
-    while let Some(event) = scan.next()? {
+    while let Some(event) = scan.next().map_err(failed)? {
         match event {
             FrameEvent::Frame { position, header, bytes, .. } => match header.kind {
                 // The catalog at the start of the first one says where lanes stood; changes in
@@ -101,8 +120,8 @@ fn copy_segment(
                 FrameKind::Events => copy_frame(run, number, position, (&bytes, out))?,
                 FrameKind::Catalog | FrameKind::Mark | FrameKind::Seal | FrameKind::Close => {}
             },
-            FrameEvent::Hole(range) => return Err(damaged(range.start).into()),
-            FrameEvent::End { position, .. } => return Err(damaged(position).into()),
+            FrameEvent::Hole(range) => return Err(damaged(range.start)),
+            FrameEvent::End { position, .. } => return Err(damaged(position)),
         }
     }
     Ok(())
@@ -113,7 +132,7 @@ fn copy_frame(
     number: usize,
     position: u64,
     (bytes, out): (&Bytes, &mut Output<'_>),
-) -> Result<(), CleanError> {
+) -> io::Result<()> {
     let mut start = FRAME_HEADER_BYTES;
     while let Some(record) = Record::unchecked(bytes, start) {
         let at = position as u32 + start as u32;
