@@ -84,7 +84,7 @@ pub fn survey(disk: &dyn Disk) -> io::Result<Survey> {
         })
         .collect();
     segments.sort();
-    for name in names.iter().filter(|name| name.ends_with(".damaged")) {
+    for name in names.iter().filter(|name| FileKind::of(name) == FileKind::Aside) {
         work.damage(name, 0..disk.open(name)?.len()?, "it was set aside as unreadable");
     }
     let newest = segments.last().copied();

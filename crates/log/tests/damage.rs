@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use promethean_event::Offset;
-use promethean_log::{GapReason, Log, OpenError, PageLimit, RealDisk, survey};
+use promethean_log::{GapReason, Glimpse, Log, OpenError, PageLimit, RealDisk, survey};
 
 use crate::order_and_search::{append, define, event, fill, lane, small};
 
@@ -350,6 +351,9 @@ fn a_newest_segment_that_is_cut_within_its_frames_is_not_opened() {
         }
         // Unless somebody says that it may be lost.
         std::fs::write(newest.with_extension("seg.damaged"), "").unwrap();
+        // A glimpse did not see that word.
+        let glimpse = Glimpse::of(directory.path()).unwrap();
+        assert_eq!(Log::open(Arc::new(glimpse), small()).unwrap().0.next_seq().get(), 36);
         let (log, report) = Log::open_dir(directory.path(), small()).unwrap();
         assert!(!report.damage.is_empty());
         assert_eq!(log.next_seq().get(), 36);

@@ -24,9 +24,14 @@ impl Glimpse {
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         for name in RealDisk::open_existing(path)?.list()? {
-            // Unfinished files are the other process's own. A spare one may be the next segment.
-            let kind = FileKind::of(&name);
-            if matches!(kind, FileKind::Segment(_) | FileKind::Index(_) | FileKind::Spare) {
+            let is_part = match FileKind::of(&name) {
+                FileKind::Segment(_) | FileKind::Index(_) => true,
+                // It may be the next segment, or word of what may be lost.
+                FileKind::Spare | FileKind::Aside => true,
+                // The other process's own.
+                FileKind::Unfinished | FileKind::Other => false,
+            };
+            if is_part {
                 let real = File::open(path.join(&name))?;
                 let len = real.metadata()?.len();
                 let changed = Changed { len, real_len: len, pages: BTreeMap::new() };

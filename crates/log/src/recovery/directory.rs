@@ -93,7 +93,7 @@ pub(super) fn tidy_up(disk: &dyn Disk, names: &[String], upkeep: &Upkeep) -> Res
             FileKind::Index(segment) if !names.contains(&segment.segment_file()) => {
                 disk.remove(name)?;
             }
-            FileKind::Segment(_) | FileKind::Index(_) | FileKind::Other => {}
+            FileKind::Segment(_) | FileKind::Index(_) | FileKind::Aside | FileKind::Other => {}
         }
     }
     Ok(())

@@ -9,6 +9,8 @@ pub(crate) enum FileKind {
     Spare,
     /// Unfinished work of a process that ended; nobody has relied on it.
     Unfinished,
+    /// Taken out of the way, or somebody's word that what is lost may be lost.
+    Aside,
     Other,
 }
 
@@ -54,6 +56,9 @@ impl FileKind {
         if name.ends_with(".spare") {
             return Self::Spare;
         }
+        if name.ends_with(".damaged") {
+            return Self::Aside;
+        }
         let segment = name.strip_suffix(".seg").and_then(SegmentName::parse);
         let index = name.strip_suffix(".idx").and_then(SegmentName::parse);
         match (segment, index) {
@@ -76,5 +81,6 @@ mod tests {
         assert_eq!(FileKind::of(&name.index_file()), FileKind::Index(name));
         assert_eq!(FileKind::of("x.seg"), FileKind::Other);
         assert_eq!(FileKind::of("0.spare"), FileKind::Spare);
+        assert_eq!(FileKind::of("x.seg.1.damaged"), FileKind::Aside);
     }
 }
