@@ -79,6 +79,11 @@ impl Options {
         if self.segment_bytes_max > SEGMENT_BYTES_LIMIT {
             return Err("segment_bytes_max must be at most 2 GiB");
         }
+        if self.queue_requests_max == 0 || self.queue_bytes_max == 0 {
+            return Err(
+                "queue_requests_max and queue_bytes_max must not be 0: nothing would be taken",
+            );
+        }
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use promethean_event::{Offset, PartitionCount, Tag, Timestamp, Topic};
 use promethean_log::{
     Append, AppendError, Appended, Cleaning, Clock, Drive, Durability, Holds, Lane, LaneState, Log,
-    Options, Part, TopicDefinition, WrittenBy,
+    OpenError, Options, Part, TopicDefinition, WrittenBy,
 };
 
 use crate::order_and_search::{append, define, event, lane, small, topic};
@@ -364,4 +364,16 @@ fn a_catalog_of_more_than_a_frame_is_read_again() {
     let (log, report) = Log::open_dir(directory.path(), options).unwrap();
     assert_eq!((report.damage, report.torn_tail), (vec![], None));
     assert_eq!(log.lane(last), Some(state));
+}
+
+/// Every publisher was told that the log is busy.
+#[test]
+fn a_queue_that_takes_nothing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for options in
+        [Options { queue_bytes_max: 0, ..small() }, Options { queue_requests_max: 0, ..small() }]
+    {
+        let opened = Log::open_dir(directory.path(), options);
+        assert!(matches!(opened, Err(OpenError::Options(_))), "{opened:?}");
+    }
 }
