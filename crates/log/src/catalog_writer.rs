@@ -1,6 +1,6 @@
 //! Changes of the catalog: written as frames of their own, and in effect once they are.
 
-use promethean_event::EventId;
+use promethean_event::{EventId, Offset};
 
 use crate::catalog::{CatalogEntry, LaneState};
 use crate::error::{AppendError, WriteError};
@@ -25,11 +25,7 @@ impl Writer {
                 answer.give(synced.map_err(|error| self.note(error)));
             }
             Request::Trim { starts, answer } => {
-                let entries: Vec<_> = starts
-                    .into_iter()
-                    .map(|(lane, start)| CatalogEntry::Start { lane, start })
-                    .collect();
-                answer.give(self.change(&entries, true));
+                answer.give(self.trim(starts));
             }
             Request::Place { lanes, answer } => answer.give(self.place(&lanes)),
             Request::Append { .. } => {}
@@ -69,6 +65,19 @@ impl Writer {
         let system = definition.topic.is_system();
         self.change(&[CatalogEntry::Topic { id, definition, greatest_id }], system)?;
         Ok(id)
+    }
+
+    /// Not to beyond the end: what is appended there later is not given up.
+    fn trim(&mut self, starts: Vec<(Lane, Offset)>) -> Result<(), AppendError> {
+        let entries: Vec<_> = {
+            let state = self.engine.read();
+            let entries = starts.into_iter().map(|(lane, start)| {
+                let start = state.catalog.lane(lane).map_or(start, |lane| start.min(lane.next));
+                CatalogEntry::Start { lane, start }
+            });
+            entries.collect()
+        };
+        self.change(&entries, true)
     }
 
     /// Lets lanes go on further on. Not synced: what is appended there says as much.

@@ -118,7 +118,7 @@ impl Log {
     }
 
     /// Gives up everything of these lanes before an offset: it is not read any more, and the
-    /// cleaner removes it.
+    /// cleaner removes it. What is still to come is kept, also if the offset lies beyond the end.
     pub fn trim(&self, starts: Vec<(Lane, Offset)>) -> Ticket<Result<(), AppendError>> {
         let (ticket, answer) = Ticket::new();
         self.engine.queue.push(Request::Trim { starts, answer });

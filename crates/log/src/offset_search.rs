@@ -61,7 +61,8 @@ impl Engine {
     pub(crate) fn offset_at_ms(&self, lane: Lane, millis: u64) -> Result<u64, ReadError> {
         let Found { lane, first, .. } = self.search(lane, Since::Millis(millis))?;
         let (start, next) = (lane.start.get(), lane.next.get());
-        Ok(first.map_or(next, |first| first.clamp(start, next)))
+        // Logs of before may have been trimmed to beyond their end.
+        Ok(first.map_or(next, |first| first.max(start).min(next)))
     }
 
     /// Where to read a lane from to come by all that is not before a seq, or to be told that it is not

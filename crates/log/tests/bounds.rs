@@ -377,3 +377,20 @@ fn a_queue_that_takes_nothing_is_refused() {
         assert!(matches!(opened, Err(OpenError::Options(_))), "{opened:?}");
     }
 }
+
+/// What was appended there later was never read, and the search by time panicked.
+#[test]
+fn a_lane_is_not_trimmed_to_beyond_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open_dir(directory.path(), small()).unwrap();
+    let a = lane(define(&log, "a", 1), 0);
+    append(&log, vec![event("a", "k", "1")]);
+    log.trim(vec![(a, Offset::new(10))]).wait().unwrap();
+    let end = LaneState { start: Offset::new(1), next: Offset::new(1) };
+    assert_eq!(log.lane(a), Some(end));
+    let appended = append(&log, vec![event("a", "k", "2")]).appended_at;
+    assert_eq!(log.offset_at(a, Timestamp::from_millis(1)).unwrap(), Offset::new(1));
+    assert!(log.offset_at(a, appended).unwrap() >= Offset::new(1));
+    let key = "k".parse().unwrap();
+    assert_eq!(log.history(a.topic, &key, 10).unwrap().len(), 1);
+}
