@@ -16,7 +16,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// Opens the directory, making it first if it is not there.
     pub fn open(path: &Path) -> io::Result<Self> {
-        make(path)?;
+        make(path, &mut sync_directory)?;
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 
@@ -32,23 +32,32 @@ impl RealDisk {
 }
 
 /// Makes a directory and those above it. The new name of each must survive a crash, or nothing in it
-/// does.
-fn make(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
+/// does; also that of one which is there, because who has made it may have been killed before it was
+/// synced.
+fn make(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
         None => return Ok(()),
     };
-    make(parent)?;
+    if path.is_dir() {
+        // Which may be none of ours to open, and there long since.
+        return sync(parent).or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => Ok(()),
+            _ => Err(error),
+        });
+    }
+    make(parent, sync)?;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         // Another process has made it at the same time.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    File::open(parent)?.sync_all()
+    sync(parent)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 impl Disk for RealDisk {
@@ -151,5 +160,30 @@ impl DiskFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Killed between making a directory and syncing the one above it: the next one to open it took it for
+    /// durable, and a power cut took it with all that was in it.
+    #[test]
+    fn a_directory_is_synced_into_the_one_above_it_by_whoever_opens_it() {
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("a/b");
+        let mut synced = Vec::new();
+        let mut killed = |_: &Path| Err(io::Error::other("killed"));
+        assert!(make(&path, &mut killed).is_err(), "before the first of them was made");
+        std::fs::create_dir(above.path().join("a")).unwrap();
+        let mut sync = |path: &Path| {
+            synced.push(path.to_owned());
+            Ok(())
+        };
+        make(&path, &mut sync).unwrap();
+        make(&path, &mut sync).unwrap();
+        let a = above.path().join("a");
+        assert_eq!(synced, [above.path(), &a, &a]);
     }
 }
