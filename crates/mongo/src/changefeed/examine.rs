@@ -9,7 +9,7 @@ use promethean::changefeed::{Definition, DefinitionError, Feed};
 
 use super::change::Images;
 use super::hold::images_command;
-use super::stream::{self, Begin, Break};
+use super::stream::{self, Begin, Break, Survey};
 use crate::cluster::{Cluster, OpenError};
 use crate::examine::{Finding, Verdict};
 use crate::limits::OPLOG_HOURS_MIN;
@@ -50,7 +50,7 @@ impl Findings {
 
     /// Whether it may be fed from, and what it tells of its changes.
     async fn collection(&mut self, cluster: &Cluster, feed: &Feed) {
-        let (images, refusal) = match stream::survey(cluster, &feed.collection).await {
+        let Survey { images, refusal, .. } = match stream::survey(cluster, &feed.collection).await {
             Ok(found) => found,
             Err(fault) => return self.add("collection", Verdict::Unknown, fault.to_string()),
         };

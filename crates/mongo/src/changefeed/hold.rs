@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use mongodb::Collection;
 use mongodb::bson::raw::{RawDocument, RawDocumentBuf};
-use promethean::changefeed::{ClusterTime, Feed, FeedsError, Phase, Status, Wanted};
+use promethean::changefeed::{
+    ClusterTime, Feed, FeedsError, Origin, Phase, Status, Versioned, Wanted,
+};
 use promethean::store::SaveError;
 use promethean_event::NewEvent;
 
@@ -16,7 +18,7 @@ use super::stream::{self, Begin, Break, Changes};
 use crate::clock::{Deadline, Stopwatch};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
-use crate::limits::FEED_BATCH_BYTES;
+use crate::limits::{FEED_BATCH_BYTES, FEED_CHUNK_BYTES};
 use crate::views::is_row;
 
 /// How often somebody who has nothing to do looks whether that has changed.
@@ -26,12 +28,12 @@ pub(super) const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Hold<'a> {
     pub(super) feed: &'a Changefeed,
     pub(super) status: Status,
-    /// As it was saved last. `status` runs ahead of what is published while a batch is under way:
-    /// only what is saved after publishing may be gone on from.
-    pub(super) saved: Status,
+    /// The newest place up to which all is published; only from there may be gone on. `status` runs
+    /// ahead of it while a batch is under way.
+    pub(super) settled: Status,
     pub(super) version: u64,
     pub(super) since_save: Stopwatch,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Versioned<Wanted>,
 }
 
 /// A feed with its connection.
@@ -40,6 +42,7 @@ pub(super) struct Source {
     pub(super) cluster: Cluster,
     pub(super) collection: Collection<RawDocumentBuf>,
     pub(super) images: Images,
+    pub(super) origin: Origin,
 }
 
 /// Why work on a feed was laid down.
@@ -81,17 +84,30 @@ impl Hold<'_> {
         // Others count from when they see it, which is later.
         let begun = Stopwatch::start();
         self.version = self.feed.feeds.save(&self.feed.name, &self.status, self.version).await?;
-        self.saved.clone_from(&self.status);
+        self.settle();
         self.since_save = begun;
         Ok(())
     }
 
-    /// Stops where it was saved last. What was published since is read again when it goes on, which
-    /// adds nothing; what was read and not published is not passed over.
+    /// The same, of what an order has come to, which is none any more.
+    async fn save_recovered(&mut self) -> Result<(), Pause> {
+        self.status.beat += 1;
+        let status = Versioned { value: self.status.clone(), version: self.version };
+        self.feed.feeds.save_recovered(&self.feed.name, &status, &self.wanted).await?;
+        Ok(())
+    }
+
+    /// All is published up to where it stands.
+    fn settle(&mut self) {
+        self.settled.clone_from(&self.status);
+    }
+
+    /// Stops where all is published. Nothing of that is read again when it goes on: by then its ids may
+    /// have been compacted away, and what is old would come behind what is new.
     pub(super) async fn halt(&mut self, reason: String, past: Option<Phase>) -> Result<(), Pause> {
         tracing::error!(feed = self.feed.name, reason, "a changefeed has stopped");
-        self.status.clone_from(&self.saved);
-        let before = Box::new(self.saved.phase.clone());
+        self.status.clone_from(&self.settled);
+        let before = Box::new(self.settled.phase.clone());
         self.status.phase = Phase::Stopped { reason, before, past: past.map(Box::new) };
         self.save().await
     }
@@ -113,19 +129,23 @@ impl Hold<'_> {
         self.status.trouble = None;
         self.save().await?;
         let wanted = self.feed.feeds.wanted(&self.feed.name).await?;
-        if wanted.map(|wanted| wanted.value).as_ref() != Some(&self.wanted) {
+        if wanted.map(|wanted| wanted.value).as_ref() != Some(&self.wanted.value) {
             return Err(Pause::LookAgain);
         }
         Ok(())
     }
 
     pub(super) async fn work(&mut self, source: &Source) -> Result<(), Pause> {
-        if self.wanted.paused {
+        if self.wanted.value.paused {
             return self.stand_by(source).await;
         }
-        if let Some(recovery) = self.wanted.recover {
+        if self.status.read_from.as_ref().is_some_and(|of| !of.is_same(&source.origin)) {
+            self.begin_elsewhere(source).await?;
+        }
+        self.tell_gap(source).await?;
+        if let Some(recovery) = self.wanted.value.recover {
             self.recover(source, recovery).await?;
-            self.feed.feeds.recovered(&self.feed.name).await?;
+            self.save_recovered().await?;
             return Err(Pause::LookAgain);
         }
         if matches!(self.status.phase, Phase::Lost { .. } | Phase::Stopped { .. }) {
@@ -139,7 +159,7 @@ impl Hold<'_> {
     }
 
     async fn refuse(&self, source: &Source) -> Result<(), Pause> {
-        let (_, refusal) = stream::survey(&source.cluster, &source.feed.collection).await?;
+        let refusal = stream::survey(&source.cluster, &source.feed.collection).await?.refusal;
         let needs_images = source.feed.needs_pre_images() && source.images == Images::LookedUp;
         let images = needs_images.then(|| {
             format!(
@@ -159,30 +179,43 @@ impl Hold<'_> {
         let page = snapshot::page(&source.collection, &mut session, (after.as_deref(), max));
         let page = source.cluster.deadline().hold(page).await;
         let page = page.ok_or_else(crate::fault::too_late)??;
-        let mut events = Vec::new();
+        let place = |document| {
+            snapshot::place(document).map(|after| Phase::Snapshot {
+                since,
+                after: Some(after),
+                run,
+            })
+        };
+        let (mut events, mut bytes) = (Vec::new(), 0);
         for document in &page {
             let event = match of_snapshot(&source.feed, document, (since, run)) {
                 Ok(event) => event,
                 Err(reason) => {
                     // What was read before it is published first.
                     self.publish(events).await?;
-                    let after = Some(snapshot::place(document)?);
-                    return Err(Pause::StopAt(reason, Phase::Snapshot { since, after, run }));
+                    self.settle();
+                    return Err(Pause::StopAt(reason, place(document)?));
                 }
             };
             self.status.left_out += u64::from(event.is_none());
+            bytes += event.as_ref().map_or(0, |event| event.payload.as_bytes().len());
             events.extend(event);
+            self.status.phase = place(document)?;
+            if bytes > FEED_CHUNK_BYTES {
+                self.publish(std::mem::take(&mut events)).await?;
+                self.settle();
+                bytes = 0;
+            }
         }
         self.publish(events).await?;
-        self.status.phase = match page.last() {
-            Some(last) => Phase::Snapshot { since, after: Some(snapshot::place(last)?), run },
-            None => {
-                self.status.reached = Some(since);
-                // What is from that very moment was part of the snapshot.
-                Phase::Stream { since: since.next(), token: None, run }
-            }
-        };
-        if page.is_empty() { self.save().await } else { self.tick(source).await }
+        self.settle();
+        if !page.is_empty() {
+            return self.tick(source).await;
+        }
+        self.status.reached = Some(since);
+        // What is from that very moment was part of the snapshot.
+        self.status.phase = Phase::Stream { since: since.next(), token: None, run };
+        self.save().await
     }
 
     /// Changes, from where the feed stands, until something ends it.
@@ -249,11 +282,15 @@ impl Hold<'_> {
     async fn batch(&mut self, source: &Source, changes: &mut Changes) -> Result<bool, BatchEnd> {
         let mut events = Vec::new();
         let mut next = Next::Change;
-        let (mut read, mut bytes) = (0, 0);
+        let (mut read, mut bytes, mut to_publish) = (0, 0, 0);
         let mut has_rows = false;
-        let is_full = |read, bytes| read >= self.feed.options.batch || bytes >= FEED_BATCH_BYTES;
+        let max = self.feed.options.batch;
+        // Published at one stroke: what is refused has published nothing that was read with it.
+        let is_full = |read, bytes, to_publish| {
+            read >= max || bytes >= FEED_BATCH_BYTES || to_publish > FEED_CHUNK_BYTES
+        };
         let broken = loop {
-            if is_full(read, bytes) || !matches!(next, Next::Change) {
+            if is_full(read, bytes, to_publish) || !matches!(next, Next::Change) {
                 break None;
             }
             // Longer than the server waits by itself: it is frozen, or the network is.
@@ -279,14 +316,19 @@ impl Hold<'_> {
                 Err(reason) => {
                     // What was read before it is published first.
                     self.publish(events).await?;
+                    self.settle();
                     return Err(self.stop_at(reason, change.token).into());
                 }
             };
             has_rows |= change.document.is_some_and(is_row);
+            let before = events.len();
             next = self.apply(decision, &change, &mut events);
+            let new = events.iter().skip(before);
+            to_publish += new.map(|event| event.payload.as_bytes().len()).sum::<usize>();
         };
-        let is_full = is_full(read, bytes);
+        let is_full = is_full(read, bytes, to_publish);
         self.publish(events).await?;
+        self.settle();
         if let Some(end) = broken {
             return Err(end.into());
         }

@@ -37,6 +37,8 @@ mod snapshot;
 
 mod stream;
 
+mod origin;
+
 mod hold;
 
 mod publishing;

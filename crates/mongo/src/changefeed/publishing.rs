@@ -62,14 +62,14 @@ impl Hold<'_> {
         if self.since_save.elapsed() < self.feed.options.lease / 3 {
             return Ok(());
         }
-        // The place that was saved last: what was read since is not published yet.
-        let mut status = self.saved.clone();
+        // What was read since is not published yet.
+        let mut status = self.settled.clone();
         status.beat += 1;
         let begun = Stopwatch::start();
         self.version = self.feed.feeds.save(&self.feed.name, &status, self.version).await?;
         self.since_save = begun;
         self.status.beat = status.beat;
-        self.saved = status;
+        self.settled = status;
         Ok(())
     }
 }

@@ -2,13 +2,15 @@
 
 use promethean::changefeed::{ClusterTime, Gap, Phase, Recovery};
 use promethean_event::{EventId, NewEvent, Payload, Timestamp, Topic};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::hold::{Hold, Pause, Source, place};
+use super::runner::first_phase;
 use super::stream;
 
 /// Where it is told that changes are missing from a topic: an event with the feed's name as its key,
-/// and `feed`, `collection`, `topic`, `from`, `to` and `recovery`.
+/// and `feed`, `collection`, `topic`, `from`, `to` and `recovery`: the order by which it goes on after the
+/// gap, or `another-mongodb` if it has begun anew in another one.
 pub const GAP_TOPIC: &str = "feed.gap";
 
 impl Hold<'_> {
@@ -31,6 +33,7 @@ impl Hold<'_> {
         self.save().await
     }
 
+    /// Carries out an order. What it comes to is saved together with its end, by whoever calls.
     pub(super) async fn recover(
         &mut self,
         source: &Source,
@@ -39,7 +42,7 @@ impl Hold<'_> {
         match (self.status.phase.clone(), recovery) {
             (Phase::Lost { gap, run }, _) => self.leave(source, (gap, run), recovery).await,
             (phase, Recovery::Resnapshot) => self.begin_again(source, &phase).await,
-            // It was carried out, and whoever did it had not the time to say so.
+            // It is not lost any more: it has begun anew meanwhile.
             _ => Ok(()),
         }
     }
@@ -71,14 +74,14 @@ impl Hold<'_> {
             );
             tracing::error!(feed = self.feed.name, alarm, "a changefeed stays lost");
             self.status.alarm = Some(alarm);
-            return self.save().await;
+            return Ok(());
         }
         let has_gap = gap.from.is_none_or(|from| from < to);
         self.status.gap = has_gap.then_some(Gap { to: Some(to), ..gap });
-        self.tell_gap(source, recovery, now).await?;
+        self.status.untold = has_gap.then(|| json!(recovery));
         self.status.phase = phase;
         self.status.alarm = None;
-        self.save().await
+        Ok(())
     }
 
     /// Publishes what is there, and goes on with the changes since where the feed stood: they may
@@ -90,7 +93,7 @@ impl Hold<'_> {
             let now = stream::now(&source.cluster).await?;
             let from = Some(self.status.reached.unwrap_or(place));
             self.status.gap = Some(Gap { from, to: Some(now) });
-            self.tell_gap(source, Recovery::Resnapshot, now).await?;
+            self.status.untold = Some(json!(Recovery::Resnapshot));
             now
         } else {
             // The changes of one transaction are of one moment: some of them may be unread.
@@ -98,6 +101,31 @@ impl Hold<'_> {
         };
         self.status.phase = self.next_snapshot(since);
         self.status.alarm = None;
+        Ok(())
+    }
+
+    /// Begins anew: its place is one in another collection, or another MongoDB. What has changed in the
+    /// same collection since that place is missing, if this is a copy of it.
+    pub(super) async fn begin_elsewhere(&mut self, source: &Source) -> Result<(), Pause> {
+        let now = stream::now(&source.cluster).await?;
+        let anew = self.status.begun_anew();
+        let before = std::mem::replace(&mut self.status, anew);
+        let run = self.status.snapshots;
+        self.status.snapshots += 1;
+        self.status.phase = first_phase(source.feed.snapshot, now, run);
+        self.status.read_from = Some(source.origin.clone());
+        let is_copy = before.read_from.is_some_and(|of| of.collection == source.origin.collection);
+        let from = before.reached.or(place(&before.phase)).filter(|_| is_copy);
+        if let Some(from) = from {
+            let alarm = format!(
+                "it has begun anew, because this is another MongoDB than the one that it has read \
+                 before: what has changed between {from} there and {now} here is missing"
+            );
+            tracing::error!(feed = self.feed.name, alarm, "a changefeed begins anew");
+            self.status.alarm = Some(alarm);
+            self.status.gap = Some(Gap { from: Some(from), to: Some(now) });
+            self.status.untold = Some(json!("another-mongodb"));
+        }
         self.save().await
     }
 
@@ -107,34 +135,32 @@ impl Hold<'_> {
         Phase::Snapshot { since, after: None, run }
     }
 
-    /// Tells those who read the topic, if there is a gap.
-    async fn tell_gap(
-        &mut self,
-        source: &Source,
-        recovery: Recovery,
-        now: ClusterTime,
-    ) -> Result<(), Pause> {
-        let Some(gap) = self.status.gap.clone() else { return Ok(()) };
-        let told = gap_event(&self.feed.name, (source, &gap, recovery), now);
-        let told = match told {
-            Ok(event) => self.publish(vec![event]).await,
-            Err(reason) => Err(Pause::Stop(reason)),
+    /// Tells those who read the topic of a gap. It is in the record before it is told, so that whoever
+    /// has to tell it once more tells the same.
+    pub(super) async fn tell_gap(&mut self, source: &Source) -> Result<(), Pause> {
+        let Some(recovery) = self.status.untold.take() else { return Ok(()) };
+        let told = match self.status.gap.clone() {
+            Some(gap) => match gap_event(&self.feed.name, (source, &gap), &recovery) {
+                Ok(event) => self.publish(vec![event]).await,
+                Err(reason) => Err(Pause::Stop(reason)),
+            },
+            None => Ok(()),
         };
         match told {
             // The gap is in the record, too; who reads has no use of a feed that stands.
             Err(Pause::Stop(reason)) => {
                 tracing::warn!(feed = self.feed.name, reason, "a gap is not told in {GAP_TOPIC}");
-                Ok(())
             }
-            other => other,
+            other => other?,
         }
+        self.save().await
     }
 }
 
 fn gap_event(
     name: &str,
-    (source, gap, recovery): (&Source, &Gap, Recovery),
-    now: ClusterTime,
+    (source, gap): (&Source, &Gap),
+    recovery: &Value,
 ) -> Result<NewEvent, String> {
     let feed = &source.feed;
     let payload = json!({
@@ -150,6 +176,6 @@ fn gap_event(
     let topic = Topic::new(GAP_TOPIC).map_err(|error| error.to_string())?;
     let key = promethean_event::Key::new(name).map_err(|error| error.to_string())?;
     let id = EventId::derived("mongo changefeed gap", seed.as_bytes());
-    let ts = Timestamp::from_millis(now.millis());
+    let ts = Timestamp::from_millis(gap.to.map_or(0, ClusterTime::millis));
     Ok(NewEvent::new(id, ts, topic, payload).with_key(key))
 }

@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use mongodb::Client;
 use promethean::Bus;
-use promethean::changefeed::{ClusterTime, Feeds, Phase, Status, Versioned, Wanted};
+use promethean::changefeed::{ClusterTime, Feeds, Origin, Phase, Status, Versioned, Wanted};
 use promethean_event::EventId;
 
 use super::hold::{Hold, LOOK, Pause, Source};
-use super::stream;
+use super::origin::origin;
+use super::stream::{self, Survey};
 use crate::clock::Stopwatch;
 use crate::cluster::Cluster;
 use crate::fault::Fault;
@@ -107,7 +108,7 @@ impl Changefeed {
         let mut told = None;
         loop {
             let turned = match self.feeds.wanted(&self.name).await {
-                Ok(Some(wanted)) => self.turn(wanted.value, &mut seen).await,
+                Ok(Some(wanted)) => self.turn(wanted, &mut seen).await,
                 Ok(None) => return,
                 Err(error) => Err(error.into()),
             };
@@ -136,7 +137,11 @@ impl Changefeed {
     }
 
     /// Takes the feed if it is free, and works on it.
-    async fn turn(&self, wanted: Wanted, seen: &mut Option<(u64, Stopwatch)>) -> Result<(), Pause> {
+    async fn turn(
+        &self,
+        wanted: Versioned<Wanted>,
+        seen: &mut Option<(u64, Stopwatch)>,
+    ) -> Result<(), Pause> {
         let found = self.feeds.status(&self.name).await?;
         if let Some(found) = &found {
             let is_free = found.value.owner.is_empty() || self.options.alone;
@@ -153,24 +158,24 @@ impl Changefeed {
             }
         }
         let found = found.unwrap_or(Versioned { value: Status::default(), version: 0 });
-        if wanted.paused && found.value.phase == Phase::New {
+        if wanted.value.paused && found.value.phase == Phase::New {
             // It begins when it is resumed, with what is there then.
             return Ok(());
         }
-        let (source, phase) = match self.reach(&wanted, &found.value).await {
+        let (source, phase) = match self.reach(&wanted.value, &found.value).await {
             Ok(reached) => reached,
             Err(Pause::Fault(why)) => return self.note(found, why).await,
             Err(other) => return Err(other),
         };
-        let mut hold = self.take(wanted, found, phase).await?;
+        let mut hold = self.take(wanted, found, (&source.origin, phase)).await?;
         match hold.work(&source).await {
             Err(Pause::Stop(reason)) => hold.halt(reason, None).await,
             Err(Pause::StopAt(reason, past)) => hold.halt(reason, Some(past)).await,
             Err(Pause::Lost) => hold.lose(&source).await,
-            // From where it was saved: what it has read since may not be published.
+            // What it has read since may not be published.
             Err(Pause::Fault(why)) => {
-                let saved = Versioned { value: hold.saved, version: hold.version };
-                self.note(saved, why).await
+                let settled = Versioned { value: hold.settled, version: hold.version };
+                self.note(settled, why).await
             }
             other => other,
         }
@@ -198,37 +203,43 @@ impl Changefeed {
         let client = Client::with_uri_str(&definition.url).await.map_err(Fault::from)?;
         let cluster = Cluster::over(&client.database(&feed.database));
         let collection = cluster.database.collection(&feed.collection);
-        let (images, _) = stream::survey(&cluster, &feed.collection).await?;
+        let Survey { images, id, .. } = stream::survey(&cluster, &feed.collection).await?;
+        let origin = origin(&cluster, definition, id).await?;
         let now = stream::now(&cluster).await?;
         let phase = match &status.phase {
             Phase::New => first_phase(feed.snapshot, now, status.snapshots),
             other => other.clone(),
         };
-        Ok((Source { feed, cluster, collection, images }, phase))
+        Ok((Source { feed, cluster, collection, images, origin }, phase))
     }
 
     async fn take(
         &self,
-        wanted: Wanted,
+        wanted: Versioned<Wanted>,
         found: Versioned<Status>,
-        phase: Phase,
+        (origin, phase): (&Origin, Phase),
     ) -> Result<Hold<'_>, Pause> {
         let Versioned { value: mut status, version } = found;
+        // Noted in one with the place that it is of, which is no place anywhere else.
+        let is_elsewhere = status.read_from.as_ref().is_some_and(|of| !of.is_same(origin));
+        if status.phase == Phase::New || !is_elsewhere {
+            status.read_from = Some(origin.clone());
+        }
         status.snapshots = status.snapshots.max(phase.run().map_or(0, |run| run + 1));
         status.phase = phase;
         if status.owner != self.me {
             status.owner.clone_from(&self.me);
             status.epoch += 1;
         }
-        let saved = status.clone();
+        let settled = status.clone();
         let since_save = Stopwatch::start();
-        let mut hold = Hold { feed: self, status, saved, version, since_save, wanted };
+        let mut hold = Hold { feed: self, status, settled, version, since_save, wanted };
         hold.save().await?;
         Ok(hold)
     }
 }
 
-const fn first_phase(snapshot: bool, since: ClusterTime, run: u64) -> Phase {
+pub(super) const fn first_phase(snapshot: bool, since: ClusterTime, run: u64) -> Phase {
     if snapshot {
         Phase::Snapshot { since, after: None, run }
     } else {

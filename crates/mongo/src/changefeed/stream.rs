@@ -188,12 +188,17 @@ async fn views(cluster: &Cluster) -> Result<Vec<String>, Fault> {
     cluster.ask(reading).await
 }
 
-/// Whether the collection keeps documents as they were before and after changes; and why it is
-/// none to feed from, if it is none.
-pub(super) async fn survey(
-    cluster: &Cluster,
-    collection: &str,
-) -> Result<(Images, Option<String>), Fault> {
+/// What is to be known of a collection before it is read.
+pub(super) struct Survey {
+    /// Whether it keeps documents as they were before and after changes.
+    pub(super) images: Images,
+    /// Why it is none to feed from, if it is none.
+    pub(super) refusal: Option<String>,
+    /// What no other collection has; nothing while it is not there.
+    pub(super) id: Option<String>,
+}
+
+pub(super) async fn survey(cluster: &Cluster, collection: &str) -> Result<Survey, Fault> {
     let names = cluster.ask(cluster.database.list_collection_names()).await?;
     let has_views = names.iter().any(|name| name == VIEWS);
     let views = if has_views { views(cluster).await? } else { Vec::new() };
@@ -206,12 +211,15 @@ pub(super) async fn survey(
         )
         .await?;
     let first = found.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    let options = first.ok().and_then(|batch| batch.first()).and_then(|first| first.as_document());
-    let images = options
-        .and_then(|found| found.get_document("options").ok())
+    let first = first.ok().and_then(|batch| batch.first()).and_then(|first| first.as_document());
+    let part = |name: &str| first.and_then(|found| found.get_document(name).ok());
+    let keeps_images = part("options")
         .and_then(|options| options.get_document("changeStreamPreAndPostImages").ok())
         .is_some_and(|images| images.get_bool("enabled").unwrap_or(false));
-    Ok((if images { Images::Kept } else { Images::LookedUp }, refusal))
+    let images = if keeps_images { Images::Kept } else { Images::LookedUp };
+    let id = part("info").and_then(|info| info.get_binary_generic("uuid").ok());
+    let id = id.map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+    Ok(Survey { images, refusal, id })
 }
 
 #[cfg(test)]

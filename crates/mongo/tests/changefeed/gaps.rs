@@ -11,7 +11,7 @@ use super::{Running, Stage, options};
 use crate::conformance::wait_for;
 
 impl Stage {
-    async fn time(&self) -> ClusterTime {
+    pub(super) async fn time(&self) -> ClusterTime {
         let hello = self.database.run_command(doc! { "hello": 1 }).await.unwrap();
         let time = hello.get_timestamp("operationTime").unwrap();
         ClusterTime { seconds: time.time, increment: time.increment }
@@ -30,7 +30,14 @@ impl Stage {
         self.start(options())
     }
 
-    async fn told_gaps(&self) -> Vec<Value> {
+    /// Waits until what is to be told of a gap is.
+    async fn until_told(&self) -> Vec<Value> {
+        let is_told = async || self.status().await.is_some_and(|status| status.untold.is_none());
+        self.until("it is told", is_told).await;
+        self.told_gaps().await
+    }
+
+    pub(super) async fn told_gaps(&self) -> Vec<Value> {
         let topic = Topic::new(GAP_TOPIC).unwrap();
         let Some(entry) = self.bus.topics().get(&topic).cloned() else { return Vec::new() };
         let lane = Lane { topic: entry.id, partition: Partition::ZERO };
@@ -56,7 +63,7 @@ fn a_gap_ends_where_the_feed_goes_on() {
         let gap = stage.status().await.unwrap().gap.unwrap();
         assert_eq!(gap.from, Some(from));
         assert!(gap.to.unwrap() >= passed, "{gap:?} does not say that {passed} is missing");
-        let told = stage.told_gaps().await;
+        let told = stage.until_told().await;
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(
             (&told[0]["feed"], &told[0]["topic"]),
@@ -89,7 +96,7 @@ fn a_feed_that_goes_on_from_a_time_has_the_gap_before_it() {
         let to = ClusterTime { seconds: now.seconds, increment: 1 };
         let gap = Gap { from: Some(long_ago), to: Some(to) };
         assert_eq!(stage.status().await.unwrap().gap, Some(gap));
-        assert_eq!(stage.told_gaps().await.len(), 1);
+        assert_eq!(stage.until_told().await.len(), 1);
         stage.end(running).await;
     });
 }
@@ -106,7 +113,32 @@ fn a_feed_that_goes_on_from_before_its_place_has_no_gap() {
         stage.until_events(1).await;
         stage.until_streaming().await;
         assert_eq!(stage.status().await.unwrap().gap, None);
-        assert!(stage.told_gaps().await.is_empty());
+        assert!(stage.until_told().await.is_empty());
+        stage.end(running).await;
+    });
+}
+
+/// Whoever crashed after telling told it once more when it came back, with another end.
+#[test]
+fn a_gap_is_told_once_whoever_crashes() {
+    wait_for(async {
+        let stage = Stage::new().await;
+        let from = stage.time().await;
+        let running = stage.lost(from).await;
+        stage.items.insert_one(doc! { "_id": 1 }).await.unwrap();
+        stage.feeds.resume("items", Some(Recovery::AcceptGap)).await.unwrap();
+        stage.until_streaming().await;
+        let told = stage.until_told().await;
+        let gap = stage.status().await.unwrap().gap;
+        running.crash().await;
+        // As it was before it noted that it had told.
+        let mut status = stage.feeds.status("items").await.unwrap().unwrap();
+        status.value.untold = Some(json!(Recovery::AcceptGap));
+        stage.feeds.save("items", &status.value, status.version).await.unwrap();
+        let running = stage.start(options());
+        assert_eq!(stage.until_told().await, told);
+        let status = stage.status().await.unwrap();
+        assert_eq!((status.gap, status.already_there), (gap, 0), "it is the same event");
         stage.end(running).await;
     });
 }

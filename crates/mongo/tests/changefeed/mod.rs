@@ -2,6 +2,8 @@
 
 mod again;
 
+mod elsewhere;
+
 mod zombie;
 
 mod images;

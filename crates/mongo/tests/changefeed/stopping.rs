@@ -1,7 +1,12 @@
 //! Changes that a feed cannot make an event of: it stops, says why, and there is a way on.
 
+use std::time::Duration;
+
 use mongodb::bson::doc;
 use promethean::changefeed::{FeedsError, Phase, Recovery};
+use promethean::store::{Compaction, TopicDefinition};
+use promethean_event::Topic;
+use promethean_mongo::changefeed::FeedOptions;
 
 use super::{Stage, options};
 use crate::conformance::wait_for;
@@ -119,6 +124,68 @@ fn a_document_that_stops_the_snapshot_is_passed_over_on_order() {
         stage.until_events(2).await;
         stage.until_streaming().await;
         assert_eq!(stage.keys().await, keys([("1", false), ("3", false)]));
+        stage.end(running).await;
+    });
+}
+
+/// It went on from where it had saved last, and read again what it had published since. In a compacted
+/// topic that is gone, together with its ids: what was old came once more, and was the newest.
+#[test]
+fn a_feed_that_goes_on_brings_back_nothing_old() {
+    wait_for(async {
+        let stage = Stage::new().await;
+        let mut definition = TopicDefinition::new(Topic::new("items.changed").unwrap());
+        definition.cleaning.compaction = Some(Compaction { age_ms_min: 0, tombstone_ms: 0 });
+        stage.bus.store().define(definition).await.unwrap();
+        stage
+            .declare(|feed| {
+                feed.snapshot = false;
+                feed.map = Some("{'n': document.n}".into());
+            })
+            .await;
+        // It does not save by itself.
+        let hour = Duration::from_secs(3600);
+        let running = stage.start(FeedOptions { save_every: hour, ..options() });
+        stage.until_streaming().await;
+        stage.items.insert_one(doc! { "_id": 1, "n": 1 }).await.unwrap();
+        stage.until_events(1).await;
+        stage.items.update_one(doc! { "_id": 1 }, doc! { "$set": { "n": 2 } }).await.unwrap();
+        stage.until_events(2).await;
+        stage.items.insert_one(doc! { "_id": 2 }).await.unwrap();
+        stage.until_stopped().await;
+        stage.bus.store().clean(Vec::new()).await.unwrap();
+        assert_eq!(stage.events().await.len(), 1, "what is old is gone");
+        stage.feeds.resume("items", None).await.unwrap();
+        stage.until_stopped().await;
+        assert_eq!(stage.events().await.len(), 1, "it came once more");
+        stage.feeds.resume("items", Some(Recovery::Skip)).await.unwrap();
+        stage.items.insert_one(doc! { "_id": 3, "n": 3 }).await.unwrap();
+        stage.until_events(2).await;
+        let newest: Vec<_> = stage.newest().await.into_values().collect();
+        assert_eq!(newest, [r#"{"n":2}"#, r#"{"n":3}"#]);
+        stage.end(running).await;
+    });
+}
+
+/// The same in a snapshot, which began again where its last page had.
+#[test]
+fn a_snapshot_that_has_stopped_goes_on_behind_what_it_has_published() {
+    wait_for(async {
+        let stage = Stage::new().await;
+        let items = [doc! { "_id": 1, "n": 1 }, doc! { "_id": 2, "n": 2 }, doc! { "_id": 3 }];
+        stage.items.insert_many(items).await.unwrap();
+        stage.declare(|feed| feed.map = Some("{'n': document.n}".into())).await;
+        let running = stage.start(options());
+        stage.until_stopped().await;
+        let Phase::Stopped { before, past, .. } = stage.status().await.unwrap().phase else {
+            panic!("it goes on");
+        };
+        let (Phase::Snapshot { after: Some(before), .. }, Some(Phase::Snapshot { after, .. })) =
+            (*before, past.map(|past| *past))
+        else {
+            panic!("it begins at the beginning again");
+        };
+        assert!(after.is_some_and(|after| after != before));
         stage.end(running).await;
     });
 }

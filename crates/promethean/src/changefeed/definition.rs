@@ -97,15 +97,6 @@ impl Definition {
         }
     }
 
-    /// Whether another declaration is of the same collection of the same MongoDB: they name a member in
-    /// common, and no two replica sets. A new password, or another member, makes no other MongoDB.
-    pub fn reads_the_same(&self, other: &Self) -> bool {
-        let (ours, theirs) = (Deployment::of(&self.url), Deployment::of(&other.url));
-        let is_other_set = ours.set.zip(theirs.set).is_some_and(|(ours, theirs)| ours != theirs);
-        let has_member = ours.members.iter().any(|member| theirs.members.contains(member));
-        self.collection == other.collection && has_member && !is_other_set
-    }
-
     /// The feed of this name; refused if something is wrong with it.
     pub fn feed(&self, name: &str) -> Result<Feed, DefinitionError> {
         let (database, collection) = self
@@ -126,33 +117,6 @@ impl Definition {
             map: formula(&self.map)?,
             snapshot: self.snapshot,
         })
-    }
-}
-
-/// Which MongoDB a connection string is of.
-struct Deployment<'a> {
-    members: Vec<String>,
-    set: Option<&'a str>,
-}
-
-impl<'a> Deployment<'a> {
-    fn of(url: &'a str) -> Self {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-        let (before, options) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may hold anything: what is behind the last of these is no part of it.
-        let hosts = before.rsplit_once('@').map_or(before, |(_, hosts)| hosts);
-        let hosts = hosts.split_once('/').map_or(hosts, |(hosts, _)| hosts);
-        let has_ports = scheme == "mongodb";
-        let member = |host: &str| {
-            let host = host.to_lowercase();
-            let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-            if has_ports && !has_port { format!("{host}:27017") } else { host }
-        };
-        let set = options.split('&').find_map(|option| {
-            let (name, value) = option.split_once('=')?;
-            name.eq_ignore_ascii_case("replicaSet").then_some(value)
-        });
-        Self { members: hosts.split(',').map(member).collect(), set }
     }
 }
 
@@ -189,31 +153,6 @@ mod tests {
         assert!(needs("document.n"));
         assert!(needs("has(document.n) ? document.n : key"));
         assert!(needs("before == null ? key : before.n"));
-    }
-
-    /// It went on in another MongoDB, or another collection, from a place in the first one.
-    #[test]
-    fn another_mongodb_or_collection_is_another_source() {
-        let of = |url: &str, collection: &str| Definition {
-            url: url.into(),
-            collection: collection.into(),
-            ..definition()
-        };
-        let same = |one: &str, other: &str| of(one, "d.e").reads_the_same(&of(other, "d.e"));
-        assert!(same("mongodb://a:b@c/", "mongodb://a:n/e@w@C:27017/?replicaSet=p"));
-        assert!(same(
-            "mongodb://c:1,d:1/?replicaSet=p",
-            "mongodb://d:1,e:1/?replicaset=p&tls=true"
-        ));
-        assert!(same(
-            "mongodb+srv://a@set.example.com/",
-            "mongodb+srv://set.example.com/?tls=true"
-        ));
-        assert!(same("mongodb://[::1]/", "mongodb://[::1]:27017/x"));
-        assert!(!same("mongodb://c/", "mongodb://d/"));
-        assert!(!same("mongodb://c:1/", "mongodb://c:2/"));
-        assert!(!same("mongodb://c/?replicaSet=p", "mongodb://c/?replicaSet=q"));
-        assert!(!of("mongodb://c/", "d.e").reads_the_same(&of("mongodb://c/", "d.f")));
     }
 
     #[test]

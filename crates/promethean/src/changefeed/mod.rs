@@ -7,10 +7,13 @@
 
 mod definition;
 
+mod origin;
+
 mod position;
 
 mod record;
 
 pub use definition::{Definition, DefinitionError, Feed};
+pub use origin::Origin;
 pub use position::ClusterTime;
 pub use record::{Feeds, FeedsError, Gap, Listed, Phase, Recovery, Status, Versioned, Wanted};

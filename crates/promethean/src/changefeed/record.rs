@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::definition::{Definition, DefinitionError};
+use super::origin::Origin;
 use super::position::ClusterTime;
 use crate::store::{Put, ReadError, SaveError, Store};
 
@@ -93,12 +94,20 @@ pub struct Status {
     /// The last gap that was accepted; it ends where the feed went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
+    /// How it goes on after that gap, in the words of the event that is to tell so: while that is not
+    /// published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<serde_json::Value>,
+    /// What its place is a place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_from: Option<Origin>,
 }
 
 impl Status {
     /// That of a feed that begins anew. Who has it keeps it: he may be publishing yet, and nobody
     /// takes over before he has noticed, or his lease is over.
-    fn begun_anew(&self) -> Self {
+    #[must_use]
+    pub fn begun_anew(&self) -> Self {
         let Self { owner, epoch, beat, snapshots, .. } = self.clone();
         // Records of before counted snapshots by the phase alone.
         let of_phase = self.phase.run().map_or(0, |run| run + 1);
@@ -251,8 +260,8 @@ impl Feeds {
         Self(Arc::clone(store))
     }
 
-    /// Adds or changes a feed. What it has come to stays, unless it is to read another collection, or
-    /// another MongoDB: then it begins anew.
+    /// Adds or changes a feed. What it has come to stays, unless it is to read another collection: then
+    /// it begins anew. So it does if its MongoDB turns out to be another one when that is reached.
     pub async fn add(&self, name: &str, definition: Definition) -> Result<(), FeedsError> {
         definition.feed(name)?;
         loop {
@@ -262,11 +271,16 @@ impl Feeds {
             if had == Some(&definition) {
                 return Ok(());
             }
-            let reads_another = had.is_some_and(|had| !had.reads_the_same(&definition));
             let wanted = Wanted { definition: definition.clone(), paused, recover: None };
             let mut puts = vec![put(WANTED, name, Some(&wanted), None)?];
-            if reads_another {
-                puts.extend(self.begin_anew(name).await?);
+            match had {
+                Some(had) if had.collection != definition.collection => {
+                    puts.push(self.begin_anew(name).await?);
+                }
+                Some(had) if had.url != definition.url => {
+                    puts.extend(self.note_origin(name, had).await?);
+                }
+                _ => {}
             }
             if let Some(done) = settled(self.0.put(puts).await) {
                 return done;
@@ -274,11 +288,23 @@ impl Feeds {
         }
     }
 
-    /// What makes a feed begin anew, if it has begun.
-    async fn begin_anew(&self, name: &str) -> Result<Option<Put>, FeedsError> {
-        let Some(status) = self.status(name).await? else { return Ok(None) };
-        let anew = status.value.begun_anew();
-        put(REACHED, name, Some(&anew), Some(status.version)).map(Some)
+    /// What makes a feed begin anew; also one whose first instance is about to begin, and would note a
+    /// place in what it is not to read any more.
+    async fn begin_anew(&self, name: &str) -> Result<Put, FeedsError> {
+        let status = self.status(name).await?;
+        let status = status.unwrap_or(Versioned { value: Status::default(), version: 0 });
+        put(REACHED, name, Some(&status.value.begun_anew()), Some(status.version))
+    }
+
+    /// Notes what a place is one of, before another connection string says where to go on. Whether that
+    /// is of another MongoDB is told by what is found there.
+    async fn note_origin(&self, name: &str, had: &Definition) -> Result<Option<Put>, FeedsError> {
+        let status = self.status(name).await?;
+        let Some(mut status) = status.filter(|status| status.value.read_from.is_none()) else {
+            return Ok(None);
+        };
+        status.value.read_from = Some(Origin::declared(had));
+        put(REACHED, name, Some(&status.value), Some(status.version)).map(Some)
     }
 
     /// All of them.
@@ -356,7 +382,7 @@ impl Feeds {
         self.known(name).await?;
         loop {
             let mut puts = vec![put::<Wanted>(WANTED, name, None, None)?];
-            puts.extend(self.begin_anew(name).await?);
+            puts.push(self.begin_anew(name).await?);
             if let Some(done) = settled(self.0.put(puts).await) {
                 return done;
             }
@@ -380,21 +406,35 @@ impl Feeds {
     /// Writes progress on condition of the version before; gives the new one.
     pub async fn save(&self, name: &str, status: &Status, expect: u64) -> Result<u64, FeedsError> {
         self.write(REACHED, name, Some(status), Some(expect)).await?;
-        // Versions are the store's. Nobody else writes one that was written under this condition
-        // without having read it, in which case the next save is refused.
+        self.saved(name, status).await
+    }
+
+    /// Writes progress by which an order is carried out, and that it is one no more: both, or neither.
+    /// Each on condition of its version.
+    pub async fn save_recovered(
+        &self,
+        name: &str,
+        status: &Versioned<Status>,
+        wanted: &Versioned<Wanted>,
+    ) -> Result<u64, FeedsError> {
+        let done = Wanted { recover: None, ..wanted.value.clone() };
+        let puts = vec![
+            put(REACHED, name, Some(&status.value), Some(status.version))?,
+            put(WANTED, name, Some(&done), Some(wanted.version))?,
+        ];
+        self.0.put(puts).await?;
+        self.saved(name, &status.value).await
+    }
+
+    /// Versions are the store's. Nobody else writes one that was written under its condition without
+    /// having read it, in which case the next save is refused.
+    async fn saved(&self, name: &str, status: &Status) -> Result<u64, FeedsError> {
         let saved = self.status(name).await?;
         let is_own = |saved: &Versioned<Status>| saved.value == *status;
         match saved.filter(is_own) {
             Some(saved) => Ok(saved.version),
             None => Err(FeedsError::Save(SaveError::Fenced(Vec::new()))),
         }
-    }
-
-    /// An order that was carried out is one no more.
-    pub async fn recovered(&self, name: &str) -> Result<(), FeedsError> {
-        let mut wanted = self.known(name).await?;
-        wanted.value.recover = None;
-        self.write(WANTED, name, Some(&wanted.value), Some(wanted.version)).await
     }
 
     async fn read<T: DeserializeOwned>(
