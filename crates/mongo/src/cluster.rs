@@ -159,11 +159,16 @@ impl Cluster {
     pub(crate) fn for_handlers(&self) -> Self {
         let Some(options) = &self.client_options else { return self.clone() };
         let mut options = ClientOptions::clone(options);
-        options.app_name = Some(HANDLERS_APP_NAME.to_owned());
+        options.app_name = Some(self.handlers_app_name());
         // A client has been made of these before.
         let Ok(client) = Client::with_options(options) else { return self.clone() };
         let database = client.database(self.database.name());
         Self::of(client, database, self.deadline)
+    }
+
+    /// What those connections are called, of this hub and of no other.
+    pub(crate) fn handlers_app_name(&self) -> String {
+        format!("{HANDLERS_APP_NAME}/{}", self.name)
     }
 
     /// A database of the user's, by the user's client, with the concerns that ours has.

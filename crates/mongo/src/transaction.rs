@@ -23,6 +23,12 @@ pub(crate) trait Attempt: Send {
         session: &'a mut ClientSession,
     ) -> BoxFuture<'a, Result<Step<Self::Outcome>, Fault>>;
 
+    /// Whose transactions are nobody's any more, by what its handlers' connections are called: a hub that
+    /// is known to be gone, though the server may not have noticed.
+    fn gone(&self) -> Option<&str> {
+        None
+    }
+
     /// Waits before it is tried again: for a time, or until there is a reason to.
     fn pause(&self, deadline: Deadline, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(deadline.pause(time))
@@ -43,8 +49,10 @@ pub(crate) async fn transact<A: Attempt>(
     deadline: Deadline,
     mut attempt: A,
 ) -> Result<A::Outcome, Fault> {
-    let begun = Stopwatch::start();
-    let (mut pause, mut seen_to) = (RETRY_MIN, false);
+    // Since it was seen to whoever might be in the way and go on no more: what rests but for a moment
+    // by then is looked at again.
+    let mut unseen = Stopwatch::start();
+    let mut pause = RETRY_MIN;
     loop {
         let reason = match once(cluster, deadline, &mut attempt).await {
             Err(Fault::Transient(reason)) => reason,
@@ -53,9 +61,9 @@ pub(crate) async fn transact<A: Attempt>(
         if deadline.has_passed() {
             return Err(Fault::Refused(reason));
         }
-        if begun.elapsed() > ABANDONED_AFTER && !seen_to {
-            seen_to = true;
-            end_abandoned(cluster, deadline).await;
+        if unseen.elapsed() > ABANDONED_AFTER {
+            end_abandoned(cluster, deadline, attempt.gone()).await;
+            unseen = Stopwatch::start();
         }
         tracing::debug!(reason, "a transaction is tried again");
         attempt.pause(deadline, jittered(pause)).await;
@@ -139,8 +147,8 @@ async fn commit(mut session: ClientSession, deadline: Deadline) -> Result<(), Fa
 
 /// Ends transactions of ours that nobody goes on with: of a hub that was killed, say. They would
 /// be in everybody's way until the server gives them up, which takes a minute.
-async fn end_abandoned(cluster: &Cluster, deadline: Deadline) {
-    let found = deadline.hold(abandoned(cluster)).await;
+async fn end_abandoned(cluster: &Cluster, deadline: Deadline, gone: Option<&str>) {
+    let found = deadline.hold(abandoned(cluster, gone)).await;
     match found {
         Some(Ok(sessions)) if sessions.is_empty() => {}
         Some(Ok(sessions)) => {
@@ -160,12 +168,12 @@ async fn end_abandoned(cluster: &Cluster, deadline: Deadline) {
 }
 
 /// Our own sessions on the primary with a transaction that nobody goes on with.
-async fn abandoned(cluster: &Cluster) -> mongodb::error::Result<Vec<Bson>> {
+async fn abandoned(cluster: &Cluster, gone: Option<&str>) -> mongodb::error::Result<Vec<Bson>> {
     let pipeline = [
         doc! { "$currentOp": {
             "allUsers": false, "idleSessions": true, "idleConnections": true,
         } },
-        doc! { "$match": { "appName": { "$in": [APP_NAME, HANDLERS_APP_NAME] } } },
+        doc! { "$match": { "appName": { "$regex": format!("^{APP_NAME}") } } },
         doc! { "$project": {
             "type": 1, "appName": 1, "connectionId": 1, "lsid.id": 1,
             "idle": "$transaction.timeInactiveMicros",
@@ -182,20 +190,29 @@ async fn abandoned(cluster: &Cluster) -> mongodb::error::Result<Vec<Bson>> {
             _ => connections.extend(found.get("connectionId").and_then(whole)),
         }
     }
-    let left = sessions.iter().filter(|session| is_abandoned(session, &connections));
+    let left = sessions.iter().filter(|session| is_abandoned(session, &connections, gone));
     let id = |session: &Document| session.get_document("lsid").ok()?.get("id").cloned();
     Ok(left.filter_map(id).map(|id| Bson::Document(doc! { "id": id })).collect())
 }
 
 /// Whether a transaction has rested for too long. One of users' code may rest for as long as that may
-/// take, if the hub that it is of is connected.
-fn is_abandoned(session: &Document, connections: &HashSet<i64>) -> bool {
+/// take, if the hub that it is of is connected, and not known to be gone: one that is frozen or cut off
+/// is connected for long.
+fn is_abandoned(session: &Document, connections: &HashSet<i64>, gone: Option<&str>) -> bool {
+    let app = session.get_str("appName").unwrap_or_default();
+    let is_handling = app.strip_prefix(HANDLERS_APP_NAME).is_some_and(|rest| {
+        // Those of earlier versions have nothing there.
+        rest.is_empty() || rest.starts_with('/')
+    });
+    if !is_handling && app != APP_NAME {
+        return false;
+    }
     let idle = session.get("idle").and_then(whole).map_or(0, unsigned);
     let idle = Duration::from_micros(idle);
-    let is_handling = session.get_str("appName").is_ok_and(|name| name == HANDLERS_APP_NAME);
     let connection = session.get("connectionId").and_then(whole);
     let is_connected = connection.is_some_and(|connection| connections.contains(&connection));
-    let enough = if is_handling && is_connected { HANDLING_TIME } else { ABANDONED_AFTER };
+    let has_time = is_handling && is_connected && gone != Some(app);
+    let enough = if has_time { HANDLING_TIME } else { ABANDONED_AFTER };
     idle > enough
 }
 
@@ -209,7 +226,7 @@ mod tests {
             let session = doc! {
                 "appName": app, "idle": seconds * 1_000_000, "connectionId": connection,
             };
-            is_abandoned(&session, &HashSet::from([7]))
+            is_abandoned(&session, &HashSet::from([7]), Some("promethean-handlers/gone"))
         };
         assert!(!is_abandoned(APP_NAME, 1, 7));
         assert!(is_abandoned(APP_NAME, 2, 7));
@@ -217,5 +234,10 @@ mod tests {
         assert!(is_abandoned(HANDLERS_APP_NAME, 16, 7));
         assert!(!is_abandoned(HANDLERS_APP_NAME, 1, 8));
         assert!(is_abandoned(HANDLERS_APP_NAME, 2, 8), "its hub has gone");
+        assert!(!is_abandoned("promethean-handlers/there", 14, 7));
+        assert!(is_abandoned("promethean-handlers/there", 16, 7));
+        assert!(!is_abandoned("promethean-handlers/gone", 1, 7));
+        assert!(is_abandoned("promethean-handlers/gone", 2, 7), "whether it is connected or not");
+        assert!(!is_abandoned("promethean-elsewhere", 100, 8), "it is somebody else's");
     }
 }

@@ -30,8 +30,13 @@ impl MongoViews {
                 return Ok(None);
             }
         }
-        let attempt =
-            || Claiming { views: self.clone(), projection: projection.clone(), hub, right };
+        let attempt = || Claiming {
+            views: self.clone(),
+            projection: projection.clone(),
+            hub,
+            right,
+            gone: None,
+        };
         transact_anew(&self.cluster, attempt).await
     }
 
@@ -78,11 +83,16 @@ fn holder(record: Option<&Document>, hubs: &BTreeSet<u64>, me: HubId) -> Option<
     holder.filter(|holder| *holder != me.get() && hubs.contains(holder))
 }
 
+/// What the connections are called by which the handlers of who has a projection write.
+const HANDLERS: &str = "handlers";
+
 struct Claiming {
     views: MongoViews,
     projection: String,
     hub: Option<HubId>,
     right: Right,
+    /// What the handlers' connections are called of the hub that has it, and is not there any more.
+    gone: Option<String>,
 }
 
 impl Attempt for Claiming {
@@ -94,16 +104,25 @@ impl Attempt for Claiming {
     ) -> BoxFuture<'a, Result<Step<Option<u64>>, Fault>> {
         Box::pin(self.claim(session))
     }
+
+    fn gone(&self) -> Option<&str> {
+        self.gone.as_deref()
+    }
 }
 
 impl Claiming {
-    async fn claim(&self, session: &mut ClientSession) -> Result<Step<Option<u64>>, Fault> {
+    async fn claim(&mut self, session: &mut ClientSession) -> Result<Step<Option<u64>>, Fault> {
         let by_name = doc! { "_id": &self.projection };
         let (projections, cluster) = (&self.views.projections, &self.views.cluster);
         let record = projections.find_one(by_name.clone()).session(&mut *session).await?;
         if let Some(hub) = self.hub {
             let hubs = self.hubs(session).await?;
             let is_anothers = holder(record.as_ref(), &hubs, hub).is_some();
+            let of_gone = record.as_ref().filter(|record| {
+                number(record, "hub").is_some_and(|holder| !hubs.contains(&holder))
+            });
+            let gone = of_gone.and_then(|record| record.get_str(HANDLERS).ok());
+            self.gone = gone.map(str::to_owned);
             if !hubs.contains(&hub.get()) || (is_anothers && self.right == Right::Free) {
                 return Ok(Step::Abandon(None));
             }
@@ -111,7 +130,8 @@ impl Claiming {
         // Out of the counter of all claims: one that was forgotten and made anew begins above it.
         let claim = next_number(cluster, session, "claims").await?;
         let hub = self.hub.map_or(Bson::Null, |hub| Bson::Int64(signed(hub.get())));
-        let claimed = doc! { "$set": { "hub": hub, "claim": claim }, "$unset": { AWAY_SINCE: "" } };
+        let claimed = doc! { "hub": hub, "claim": claim, HANDLERS: cluster.handlers_app_name() };
+        let claimed = doc! { "$set": claimed, "$unset": { AWAY_SINCE: "" } };
         projections.update_one(by_name, claimed).upsert(true).session(session).await?;
         Ok(Step::Commit(Some(unsigned(claim))))
     }
