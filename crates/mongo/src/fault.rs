@@ -1,5 +1,6 @@
 //! What went wrong with the database, told by what may be done about it.
 
+use mongodb::bson::error::ErrorKind as BsonErrorKind;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 use promethean::store::{AppendError, ReadError, SaveError};
 
@@ -59,12 +60,30 @@ pub(crate) fn is_of_what_was_asked(error: &Error) -> bool {
             error.write_errors.values().any(|error| is_of_the_write(error.code))
         }
         ErrorKind::Command(error) => OF_THE_WRITE.contains(&error.code),
-        ErrorKind::InvalidArgument { .. }
-        | ErrorKind::BsonDeserialization(_)
-        | ErrorKind::BsonSerialization(_)
-        | ErrorKind::Bson(_) => true,
+        // Most of these are of whoever calls: a collection of another client, say, with every event.
+        ErrorKind::InvalidArgument { message, .. } => is_too_large(message),
+        ErrorKind::BsonSerialization(_) => true,
+        // What was read, and is not what was expected, says nothing of what was to be written.
+        ErrorKind::Bson(error) => is_of_writing(&error.kind),
         _ => false,
     }
+}
+
+/// Whether the driver says so of a document, which it does not even send: it has no kind of its own for
+/// that.
+fn is_too_large(message: &str) -> bool {
+    let said = ["document must be within", "over maximum", "exceeds the maximum size"];
+    said.iter().any(|part| message.contains(part))
+}
+
+/// Whether BSON could not be made of a value: of a name with a zero in it, for example.
+const fn is_of_writing(kind: &BsonErrorKind) -> bool {
+    matches!(
+        kind,
+        BsonErrorKind::Serialization { .. }
+            | BsonErrorKind::TooLargeUnsignedInteger { .. }
+            | BsonErrorKind::MalformedBytes { .. }
+    )
 }
 
 impl From<Error> for Fault {
@@ -141,5 +160,43 @@ impl From<Fault> for AppendError {
 impl From<Fault> for SaveError {
     fn from(fault: Fault) -> Self {
         Self::Append(fault.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use mongodb::bson::doc;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Counted {
+        #[serde(rename = "n")]
+        _n: u32,
+    }
+
+    /// Whatever the driver called an invalid argument was the event's fault, such as a collection of
+    /// another client: a whole topic became dead letters.
+    #[test]
+    fn only_what_is_written_is_the_fault_of_what_is_written() {
+        assert!(!is_too_large(
+            "the session provided cannot be used with a collection of another client"
+        ));
+        assert!(is_too_large(
+            "insert document must be within 16777216 bytes, but document provided is 16777300 bytes"
+        ));
+        assert!(is_too_large("Message length 48000001 over maximum 48000000"));
+        let read = mongodb::bson::deserialize_from_document::<Counted>(doc! { "n": "many" });
+        assert!(!is_of_what_was_asked(&Error::from(read.unwrap_err())));
+        for written in [
+            mongodb::bson::serialize_to_raw_document_buf(&BTreeMap::from([("n", u64::MAX)])),
+            mongodb::bson::serialize_to_raw_document_buf(&BTreeMap::from([("n\0", 1_u64)])),
+            mongodb::bson::serialize_to_raw_document_buf(&doc! { "n\0": 1 }),
+        ] {
+            assert!(is_of_what_was_asked(&Error::from(written.unwrap_err())));
+        }
     }
 }

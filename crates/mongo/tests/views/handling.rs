@@ -65,6 +65,45 @@ fn what_is_not_the_events_fault_makes_no_dead_letters() {
     });
 }
 
+/// A collection of another client with the session, which the driver refuses: a slip of the code, with every
+/// event. It used to turn every event of the topic into a dead letter, too.
+#[test]
+fn what_the_code_gets_wrong_with_every_event_makes_no_dead_letters() {
+    wait_for(async {
+        let place = MongoPlace::new();
+        let hub = Hub::start(&place, LONG).await;
+        define(&hub.bus, 1).await;
+        let ours = hub.store.database().collection::<Document>("done");
+        let others = place.collection("done").await;
+        let is_ours = watch::Sender::new(false);
+        let (writing, choice) = (ours.clone(), is_ours.subscribe());
+        let projection = start_with(&hub, 100, move |session, event| {
+            let done = if *choice.borrow() { writing.clone() } else { others.clone() };
+            Box::pin(async move {
+                let n = event.offset.get() as i64;
+                done.insert_one(doc! { "_id": n }).session(session).await?;
+                Ok(())
+            })
+        })
+        .await;
+        for n in 0..5 {
+            hub.bus.publish(one("k", &n.to_string())).await.unwrap();
+        }
+        let query = DeadLetterQuery::waiting().group(GroupName::new("processes-txn").unwrap());
+        until("it says what is wrong", async || {
+            matches!(projection.progress().state, ProjectionState::Retrying { .. })
+                || !hub.bus.dead_letters(&query).await.unwrap().is_empty()
+        })
+        .await;
+        let letters = hub.bus.dead_letters(&query).await.unwrap();
+        assert!(letters.is_empty(), "{letters:?}");
+        is_ours.send_replace(true);
+        projection.caught_up().await.unwrap();
+        assert_eq!(ours.count_documents(doc! {}).await.unwrap(), 5);
+        drop(hub);
+    });
+}
+
 /// Pitfall 137: after any transaction of ours had been tried for a second, the sessions of all handlers
 /// that had rested for one were ended, though they may take fifteen.
 #[test]
