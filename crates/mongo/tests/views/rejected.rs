@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use promethean::projection::{Changelog, Field, ProjectionState, Transactional, View};
 use promethean::{DeadLetterQuery, Failure};
 use promethean_event::GroupName;
@@ -60,6 +61,44 @@ fn an_event_that_the_collection_does_not_take_is_a_dead_letter() {
         projection.caught_up().await.unwrap();
         assert_eq!(collect(&rows).await.len(), 58, "it goes on");
         assert_eq!(letters().await.len(), 3);
+    });
+}
+
+/// What a batch was to be is kept where code appends by it. Where such a plan was left (by code that had the
+/// projection's name before), a batch that the collection does not take was read by it again and again.
+#[test]
+fn a_batch_that_was_planned_is_not_rejected_for_ever() {
+    wait_for(async {
+        let place = MongoPlace::new();
+        let hub = Hub::start(&place, LONG).await;
+        define(&hub.bus, 1).await;
+        let changelog = || Changelog::new(view(), TOPIC).batch(20);
+        let views = hub.views.clone();
+        let projection = hub.run(async move { views.changelog(changelog()).await.unwrap() }).await;
+        projection.caught_up().await.unwrap();
+        drop(projection);
+        hub.die();
+        let kept = place.collection("promethean_projections").await;
+        let record = kept.find_one(doc! { "_id": "processes" }).await.unwrap().unwrap();
+        let cursors = record.get_document("live").unwrap().get_document("cursors").unwrap();
+        let lane: i64 = cursors.keys().next().unwrap().parse().unwrap();
+        let plan = doc! { "$set": { "live.plan": [{ "lane": lane, "next": 8_i64 }] } };
+        kept.update_one(doc! { "_id": "processes" }, plan).await.unwrap();
+
+        let hub = Hub::start(&place, LONG).await;
+        let events = (0..10).map(|n| match n {
+            5 => one("p5", POISON),
+            _ => one(&format!("p{n}"), r#"{"hosts":["a"],"users":"c"}"#),
+        });
+        hub.bus.publish_batch(events.collect()).await.unwrap();
+        let views = hub.views.clone();
+        // The one that died is there, as far as anybody knows.
+        let hubs = place.collection("hubs").await;
+        hubs.delete_many(doc! { "_id": record.get_i64("hub").unwrap() }).await.unwrap();
+        let projection = hub.run(async move { views.changelog(changelog()).await.unwrap() }).await;
+        until("it goes past it", async || projection.progress().counts.events == 10).await;
+        assert_eq!(projection.progress().counts.dead, 1);
+        assert_eq!(collect(&place.collection("processes").await).await.len(), 9);
     });
 }
 

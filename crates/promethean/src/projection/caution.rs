@@ -49,6 +49,8 @@ impl Driver {
             }
         };
         if self.caution.halve(events) {
+            // Planned or not, it will not go as it was.
+            self.forget_plan();
             self.rewind();
             return Ok(Step::Moved);
         }

@@ -302,6 +302,11 @@ impl Driver {
         self.rest.clear();
     }
 
+    /// Takes what it takes next by itself.
+    pub(super) fn forget_plan(&mut self) {
+        self.build.plan.clear();
+    }
+
     async fn events(&mut self) -> Result<Step, ProjectionError> {
         let batch: Vec<Fed> = if !self.build.plan.is_empty() {
             self.feed.planned(&self.build.plan).await?
@@ -313,7 +318,7 @@ impl Driver {
         };
         if batch.is_empty() && !self.build.plan.is_empty() {
             // Done already, or gone.
-            self.build.plan.clear();
+            self.forget_plan();
             return Ok(Step::Moved);
         }
         if batch.is_empty() {
