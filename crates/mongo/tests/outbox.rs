@@ -254,6 +254,37 @@ fn transactions_of_one_key_that_are_open_at_once_keep_what_is_documented() {
     });
 }
 
+/// A worker's claim that nobody has heard of, told from the one that it works on.
+#[test]
+fn what_is_held_by_other_claims_is_given_back_by_itself() {
+    wait_for(async {
+        let place = MongoPlace::new().await.unwrap();
+        let events: Vec<_> = (0..4_u64)
+            .map(|n| {
+                let (id, ts) = (EventId::generate(), Timestamp::from_millis(n));
+                NewEvent::new(id, ts, "order.placed".parse().unwrap(), Payload::of(&n).unwrap())
+            })
+            .collect();
+        place.add_now(&events, Ending::Commit).await.unwrap().unwrap();
+        let table = place.outbox.table();
+        let claim = |worker: &str, token: &str| Claim {
+            token: token.into(),
+            worker: worker.into(),
+            rows: 1,
+            ..wish()
+        };
+        for (worker, token) in [("a", "lost"), ("a", "mine"), ("b", "other")] {
+            assert_eq!(table.claim(claim(worker, token)).await.unwrap().rows.len(), 1);
+        }
+        assert_eq!(table.give_back_others("a".into(), "mine".into()).await.unwrap(), 1);
+        let held = async |token: &str| {
+            table.renew(token.to_owned(), Duration::from_secs(60)).await.unwrap()
+        };
+        assert_eq!((held("lost").await, held("mine").await, held("other").await), (0, 1, 1));
+        drop_database(place.database.name()).await;
+    });
+}
+
 /// Claims, marks and listings go by indexes.
 #[test]
 fn no_step_reads_the_outbox_through() {
@@ -278,6 +309,7 @@ fn no_step_reads_the_outbox_through() {
         };
         table.renew("one".into(), Duration::from_secs(1)).await.unwrap();
         table.settle("one".into(), rows.iter().map(settlement).collect()).await.unwrap();
+        table.give_back_others("one".into(), "two".into()).await.unwrap();
         table.give_back("one".into()).await.unwrap();
         table.purge(Duration::ZERO, 10).await.unwrap();
         place.outbox.dead(Listing::default()).await.unwrap();

@@ -82,8 +82,10 @@ impl MongoTable {
         transact(cluster, cluster.deadline(), settling).await
     }
 
-    async fn try_give_back(&self, worker: String) -> Result<usize, Fault> {
-        let held = doc! { "held": true, "claimed_by": worker };
+    /// What a worker holds, but for what it holds by a claim of this token.
+    async fn try_give_back(&self, worker: String, but: Option<String>) -> Result<usize, Fault> {
+        let mut held = doc! { "held": true, "claimed_by": worker };
+        held.extend(but.map(|token| ("claim".to_owned(), Bson::from(doc! { "$ne": token }))));
         let give_back = self.outbox.rows.update_many(held, vec![doc! { "$unset": CLAIM.to_vec() }]);
         let hint = mongodb::options::Hint::Name(HELD.to_owned());
         let given = self.outbox.cluster.ask(give_back.hint(hint)).await?;
@@ -146,7 +148,15 @@ impl OutboxTable for MongoTable {
     }
 
     fn give_back(&self, worker: String) -> BoxFuture<'_, Result<usize, DatabaseError>> {
-        Box::pin(async { self.try_give_back(worker).await.map_err(refused) })
+        Box::pin(async { self.try_give_back(worker, None).await.map_err(refused) })
+    }
+
+    fn give_back_others(
+        &self,
+        worker: String,
+        token: String,
+    ) -> BoxFuture<'_, Result<usize, DatabaseError>> {
+        Box::pin(async { self.try_give_back(worker, Some(token)).await.map_err(refused) })
     }
 
     fn purge(

@@ -167,6 +167,20 @@ pub(super) fn give_back(connection: &Connection, worker: &str) -> Result<usize, 
     )?)
 }
 
+/// Gives back what a worker still holds by other claims than this one; tells how many rows.
+pub(super) fn give_back_others(
+    connection: &Connection,
+    worker: &str,
+    token: &str,
+) -> Result<usize, DatabaseError> {
+    Ok(connection.execute(
+        "UPDATE promethean_outbox INDEXED BY promethean_outbox_held
+         SET not_before = 0, claim = NULL, claimed_by = NULL
+         WHERE claimed_by = ?1 AND claim <> ?2 AND sent_at IS NULL AND not_before > 0",
+        [worker, token],
+    )?)
+}
+
 /// When the next held row comes free by itself.
 pub(super) fn next_free(
     connection: &Connection,

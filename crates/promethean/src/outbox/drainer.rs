@@ -189,14 +189,23 @@ impl Drainer {
 
     async fn turn(&self, pace: &mut Pace, stop: &Stop) -> Result<Turn, DatabaseError> {
         self.purge(pace).await;
-        if pace.is_unsure {
+        let was_unsure = pace.is_unsure;
+        if was_unsure {
             // Nothing is this one's between its turns. Otherwise such rows, and all that come after
             // them by their keys, would wait for the end of the lease.
             self.table.give_back(self.worker.clone()).await?;
         }
         let claim = self.new_claim();
         pace.is_unsure = true;
-        let claimed = self.table.claim(claim.clone()).await?;
+        let mut claimed = self.table.claim(claim.clone()).await?;
+        if was_unsure {
+            // The one that nobody has heard of may have been made after that: by now it has, or never
+            // will be.
+            let (worker, token) = (self.worker.clone(), claim.token.clone());
+            if self.table.give_back_others(worker, token).await? > 0 {
+                claimed.free_in = Some(Duration::ZERO);
+            }
+        }
         pace.is_unsure = false;
         pace.version = Some(claimed.version);
         if claimed.rows.is_empty() {

@@ -70,6 +70,16 @@ impl OutboxTable for SqliteTable {
         Box::pin(self.database.run(move |connection| claims::give_back(connection, &worker)))
     }
 
+    fn give_back_others(
+        &self,
+        worker: String,
+        token: String,
+    ) -> BoxFuture<'_, Result<usize, DatabaseError>> {
+        let give_back =
+            move |connection: &mut _| claims::give_back_others(connection, &worker, &token);
+        Box::pin(self.database.run(give_back))
+    }
+
     fn purge(
         &self,
         keep: Duration,

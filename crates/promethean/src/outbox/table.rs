@@ -38,6 +38,14 @@ pub trait OutboxTable: fmt::Debug + Send + Sync + 'static {
     /// Gives back whatever a worker still holds; tells how many rows.
     fn give_back(&self, worker: String) -> BoxFuture<'_, Result<usize, DatabaseError>>;
 
+    /// Gives back what a worker still holds by other claims than the one of this token; tells how many
+    /// rows. Of claims that nobody has heard of: none can be made any more when a later one has been.
+    fn give_back_others(
+        &self,
+        worker: String,
+        token: String,
+    ) -> BoxFuture<'_, Result<usize, DatabaseError>>;
+
     /// Removes some rows that were sent as long ago as this, or longer; tells how many.
     fn purge(&self, keep: Duration, rows_max: usize)
     -> BoxFuture<'_, Result<usize, DatabaseError>>;
