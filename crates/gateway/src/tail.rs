@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use promethean::Reader;
-use promethean::store::{Lane, PageLimit, Read, ReadError, Stored};
+use promethean::store::{Lane, Page, PageLimit, Read, ReadError, Stored};
 use promethean_event::frame::Gap;
 use promethean_event::{Cursor, Event, EventId, Offset, Pattern, Timestamp, Topic};
 
@@ -64,6 +64,8 @@ pub(crate) struct Tail {
     /// What those who were further than there is have seen, or have not: nobody knows any more.
     astray: Vec<Gap>,
     mark: u64,
+    /// Topics have come or gone since they were looked at.
+    topics_changed: bool,
 }
 
 /// The same, with the event found that it is about.
@@ -87,7 +89,14 @@ struct LaneTail {
 
 impl Tail {
     pub(crate) async fn start(edge: Arc<Edge>, wish: TailWish) -> Result<Self, Rejection> {
-        let mut tail = Self { edge, wish, lanes: Vec::new(), astray: Vec::new(), mark: 0 };
+        let mut tail = Self {
+            edge,
+            wish,
+            lanes: Vec::new(),
+            astray: Vec::new(),
+            mark: 0,
+            topics_changed: false,
+        };
         let first = match tail.wish.begin {
             Begin::Latest => First::Latest,
             Begin::Earliest => First::Earliest,
@@ -223,12 +232,18 @@ impl Tail {
         Ok(gaps)
     }
 
-    /// The next events and gaps, at least one; `None` when the store is closed.
+    /// The next events and gaps, at least one; `None` when the store is closed. Nothing is lost if this
+    /// is dropped: what is noted of where the tail is has no wait behind it.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Followed>>, ReadError> {
-        if !self.astray.is_empty() {
-            return Ok(Some(self.astray.drain(..).map(Followed::Gap).collect()));
-        }
         loop {
+            if self.topics_changed {
+                // A topic that is new is followed from its beginning: all of it came later.
+                self.take_up(&First::Earliest).await?;
+                self.topics_changed = false;
+            }
+            if !self.astray.is_empty() {
+                return Ok(Some(self.astray.drain(..).map(Followed::Gap).collect()));
+            }
             for number in 0..self.lanes.len() {
                 let found = self.read(number).await?;
                 if !found.is_empty() {
@@ -245,69 +260,75 @@ impl Tail {
                 lane.grown |=
                     told.is_none_or(|grown| grown.iter().any(|(one, _)| *one == lane.lane));
             }
-            if growth.topics_changed {
-                // A topic that is new is followed from its beginning: all of it came later.
-                self.take_up(&First::Earliest).await?;
-            }
+            self.topics_changed |= growth.topics_changed;
         }
     }
 
     async fn read(&mut self, number: usize) -> Result<Vec<Followed>, ReadError> {
         let mut found = Vec::new();
-        let Some(lane) = self.lanes.get_mut(number) else {
-            return Ok(found);
-        };
-        while found.is_empty() && lane.grown {
+        while found.is_empty() {
+            let Some(known) = self.lanes.get(number).filter(|known| known.grown) else {
+                break;
+            };
+            let (lane, from) = (known.lane, known.next);
             let limit = PageLimit { events: 100, ..PageLimit::default() };
-            let read = Read::From { lane: lane.lane, from: lane.next, limit };
-            let page = match self.edge.bus.store().read(read).await {
-                Ok(page) => page,
-                // The topic is gone, or the place is of another life of it.
-                Err(ReadError::UnknownLane | ReadError::BeyondEnd { .. }) => {
-                    lane.grown = false;
-                    break;
+            let read = self.edge.bus.store().read(Read::From { lane, from, limit }).await;
+            let (grown, next) = match read {
+                Ok(page) => {
+                    let next = page.next;
+                    found = self.sift(&known.topic, page).await;
+                    (next > from, next)
                 }
+                // The topic is gone, or the place is of another life of it.
+                Err(ReadError::UnknownLane | ReadError::BeyondEnd { .. }) => (false, from),
                 Err(error) => return Err(error),
             };
-            lane.grown = page.next > lane.next;
-            lane.next = page.next;
-            found.extend(page.gaps.iter().map(|gap| {
-                Followed::Gap(Gap {
-                    topic: lane.topic.clone(),
-                    partition: gap.partition,
-                    from: gap.from,
-                    to: gap.to,
-                    reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
-                })
-            }));
-            for (number, stored) in page.events.into_iter().enumerate() {
-                // A filter may take its time for each event: others get on in between.
-                if self.wish.filter.is_some() && number % SCAN_EVENTS_AT_ONCE == 0 {
-                    tokio::task::yield_now().await;
-                }
-                let followed = match &self.wish.reader {
-                    Some(reader) => decoded(reader, &stored.event),
-                    None => Followed::Event(Box::new(stored.event)),
-                };
-                let filter = self.wish.filter.as_ref();
-                let verdict = match (&followed, filter) {
-                    (Followed::Event(event), Some(filter)) => filter.verdict(event),
-                    _ => Verdict::Pass,
-                };
-                match (verdict, followed) {
-                    (Verdict::Pass, followed) => found.push(followed),
-                    (Verdict::Undecided, Followed::Event(event)) => {
-                        let now = self.edge.clock.elapsed();
-                        self.edge.metrics.undecided.note(now, &event, None);
-                        found.push(missing(&event, Cow::Borrowed(REASON)));
-                    }
-                    _ => {}
-                }
+            // Only now, with nothing to wait for until what was found is handed out.
+            if let Some(known) = self.lanes.get_mut(number) {
+                (known.grown, known.next) = (grown, next);
             }
-            // In their order: a reader that was told of a gap has had what was before it.
-            found.sort_by_key(Followed::offset);
         }
         Ok(found)
+    }
+
+    /// What is wanted of a page, in its order.
+    async fn sift(&self, topic: &Topic, page: Page) -> Vec<Followed> {
+        let gap = |gap: promethean::store::Gap| {
+            Followed::Gap(Gap {
+                topic: topic.clone(),
+                partition: gap.partition,
+                from: gap.from,
+                to: gap.to,
+                reason: Cow::Owned(format!("{:?}", gap.reason).to_lowercase()),
+            })
+        };
+        let mut found: Vec<Followed> = page.gaps.into_iter().map(gap).collect();
+        for (number, stored) in page.events.into_iter().enumerate() {
+            // A filter may take its time for each event: others get on in between.
+            if self.wish.filter.is_some() && number % SCAN_EVENTS_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+            let followed = match &self.wish.reader {
+                Some(reader) => decoded(reader, &stored.event),
+                None => Followed::Event(Box::new(stored.event)),
+            };
+            let verdict = match (&followed, &self.wish.filter) {
+                (Followed::Event(event), Some(filter)) => filter.verdict(event),
+                _ => Verdict::Pass,
+            };
+            match (verdict, followed) {
+                (Verdict::Pass, followed) => found.push(followed),
+                (Verdict::Undecided, Followed::Event(event)) => {
+                    let now = self.edge.clock.elapsed();
+                    self.edge.metrics.undecided.note(now, &event, None);
+                    found.push(missing(&event, Cow::Borrowed(REASON)));
+                }
+                _ => {}
+            }
+        }
+        // A reader that was told of a gap has had what was before it.
+        found.sort_by_key(Followed::offset);
+        found
     }
 }
 
@@ -329,4 +350,93 @@ fn missing(event: &Event, reason: Cow<'static, str>) -> Followed {
         to: event.offset.next(),
         reason,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use promethean::{Bus, PublishOptions};
+    use promethean_event::{NewEvent, Payload};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::settings::{Access, Settings};
+
+    async fn edge() -> Arc<Edge> {
+        Arc::new(Edge::new(Bus::memory(), Settings::local(Access::Anonymous)).await)
+    }
+
+    async fn publish(edge: &Edge, topic: &str, count: u64) {
+        let event = |n: u64| {
+            let payload = Payload::parse(format!("{{\"n\":{n}}}")).unwrap();
+            let now = Timestamp::from_millis(1);
+            NewEvent::new(EventId::generate(), now, topic.parse().unwrap(), payload)
+        };
+        let events = (0..count).map(event).collect();
+        edge.bus.publish_with(events, PublishOptions::default()).await.unwrap();
+    }
+
+    async fn follow(edge: &Arc<Edge>, topics: &str, filter: Option<&str>) -> Tail {
+        let wish = TailWish {
+            topics: vec![Pattern::new(topics).unwrap()],
+            begin: Begin::Earliest,
+            after: Vec::new(),
+            filter: filter.map(|filter| Expression::compile(filter).unwrap()),
+            principal: Principal::anonymous(),
+            reader: None,
+        };
+        Tail::start(Arc::clone(edge), wish).await.unwrap()
+    }
+
+    /// What comes next, unless it takes more polls than that.
+    async fn within(polls: usize, tail: &mut Tail) -> Vec<Followed> {
+        let mut next = pin!(tail.next());
+        let mut left = polls;
+        let found = poll_fn(|context| match next.as_mut().poll(context) {
+            Poll::Ready(found) => Poll::Ready(Some(found)),
+            Poll::Pending if left == 1 => Poll::Ready(None),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        });
+        found.await.map_or_else(Vec::new, |found| found.unwrap().unwrap())
+    }
+
+    /// An event stream that says that it lives gives up waiting for events. The place of a tail was behind
+    /// a page before its filter had looked at it: what was wanted of that page never came.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_lost_if_nobody_waits() {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let edge = edge().await;
+        publish(&edge, "a", 120).await;
+        for polls in 1..20 {
+            let mut tail = follow(&edge, "a", Some("payload.n > 90")).await;
+            let mut found = within(polls, &mut tail).await;
+            while found.len() < 29 {
+                let more = timeout(PATIENCE, tail.next()).await;
+                let more = more.unwrap_or_else(|_| panic!("{} after {polls} polls", found.len()));
+                found.extend(more.unwrap().unwrap());
+            }
+            let offsets = found.iter().map(|one| one.offset().get());
+            assert!(offsets.eq(91..120), "after {polls} polls");
+        }
+    }
+
+    /// The same while a topic that is new was taken up: it was followed only when there was another one.
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_is_taken_up_in_the_end() {
+        let edge = edge().await;
+        let mut tail = follow(&edge, "**", None).await;
+        publish(&edge, "new", 1).await;
+        // As far as it gets before it has to wait.
+        let growth = edge.bus.store().grown(tail.mark).await;
+        (tail.mark, tail.topics_changed) = (growth.mark, growth.topics_changed);
+        let found = timeout(Duration::from_secs(1), tail.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!(found.len(), 1);
+    }
 }
