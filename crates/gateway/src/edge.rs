@@ -20,6 +20,7 @@ use crate::quota::{Bucket, Buckets, Refusal};
 use crate::rejection::{Code, Rejection};
 use crate::settings::{Access, Settings};
 use crate::tickets::Tickets;
+use crate::undecided::Undecided;
 
 /// What all connections of a server stand on.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Edge {
             taken_topics: settings.rates.delivery.topic.map(Buckets::new),
             taken_principals: settings.rates.delivery.principal.map(Buckets::new),
             clock: Clock::start(),
-            metrics: Metrics::default(),
+            metrics: Metrics { undecided: Undecided::of_all(), ..Metrics::default() },
             draining: watch::Sender::new(false),
             rights: watch::Sender::new(0),
             attendance: Arc::default(),

@@ -8,7 +8,8 @@ use promethean::causality::Causes;
 use promethean::jobs::{EventFilter, Jobs};
 use promethean::projection::Views;
 
-use crate::filter::Expression;
+use crate::filter::{Expression, Verdict};
+use crate::undecided::Undecided;
 
 /// Snapshots may be kept by their readers for so long, unless told otherwise.
 pub const CACHE_CONTROL: &str = "private, max-age=5";
@@ -35,11 +36,20 @@ impl Shelf {
         said.unwrap_or_else(|| HeaderValue::from_static(CACHE_CONTROL))
     }
 
-    /// The jobs of a bus, with the filters of this edge.
+    /// The jobs of a bus, with the filters of this edge. As a group does, a job takes what a filter cannot
+    /// decide about: one event too many is noticed, one too few is not.
     pub fn jobs_of(bus: &Bus) -> Jobs {
         Jobs::new(bus, |source| {
             let expression = Expression::compile(source).map_err(|error| error.to_string())?;
-            let filter: EventFilter = Box::new(move |event| expression.wants(event));
+            let undecided = Undecided::of_all();
+            let filter: EventFilter = Box::new(move |event| match expression.verdict(event) {
+                Verdict::Pass => true,
+                Verdict::Skip | Verdict::Fault => false,
+                Verdict::Undecided => {
+                    undecided.note(event, None);
+                    true
+                }
+            });
             Ok(filter)
         })
     }

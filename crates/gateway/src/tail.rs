@@ -319,8 +319,7 @@ impl Tail {
             match (verdict, followed) {
                 (Verdict::Pass, followed) => found.push(followed),
                 (Verdict::Undecided, Followed::Event(event)) => {
-                    let now = self.edge.clock.elapsed();
-                    self.edge.metrics.undecided.note(now, &event, None);
+                    self.edge.metrics.undecided.note(&event, None);
                     found.push(missing(&event, Cow::Borrowed(REASON)));
                 }
                 _ => {}

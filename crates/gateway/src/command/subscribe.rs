@@ -181,13 +181,13 @@ async fn join(
     }
     if let Some(expression) = filter {
         let name = expression.source().to_owned();
-        let (undecided, clock) = (Arc::clone(&edge.metrics.undecided), edge.clock);
+        let undecided = Arc::clone(&edge.metrics.undecided);
         let group = group.clone();
         let wants = move |event: &Event| match expression.verdict(event) {
             Verdict::Pass => true,
             Verdict::Skip | Verdict::Fault => false,
             Verdict::Undecided => {
-                undecided.note(clock.elapsed(), event, Some(&group));
+                undecided.note(event, Some(&group));
                 true
             }
         };

@@ -162,11 +162,6 @@ impl Expression {
             Ok(_) | Err(_) => Verdict::Fault,
         }
     }
-
-    /// Whether the event is wanted, and nothing more.
-    pub fn wants(&self, event: &Event) -> bool {
-        self.verdict(event) == Verdict::Pass
-    }
 }
 
 fn first_line(errors: &cel::ParseErrors) -> String {

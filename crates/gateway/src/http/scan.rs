@@ -269,7 +269,7 @@ impl Scan {
                 Verdict::Pass => found.events.push(stored),
                 Verdict::Skip | Verdict::Fault => {}
                 Verdict::Undecided => {
-                    edge.metrics.undecided.note(edge.clock.elapsed(), &stored.event, None);
+                    edge.metrics.undecided.note(&stored.event, None);
                     found.unreadable.push(unreadable(stored.event, REASON.to_owned()));
                 }
             }

@@ -91,3 +91,25 @@ async fn only_who_reads_the_source_and_writes_the_target_replays() {
     assert_eq!(send("GET", "/jobs", 0, "").await.code(), "forbidden");
     assert_eq!(send("GET", "/jobs", 3, "").await.status, 200);
 }
+
+/// What a filter cannot decide about was not replayed, and nobody knew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_takes_what_a_filter_cannot_decide_about() {
+    let bus = Bus::memory();
+    let jobs = Shelf::jobs_of(&bus);
+    let server = TestServer::over(bus, Access::Anonymous, |settings| {
+        settings.shelf.jobs = Some(jobs);
+    })
+    .await;
+    let much = "x".repeat(17_000);
+    for text in ["x", "y", much.as_str()] {
+        let answer = server.post("/publish/orders", &json!({ "a": text }).to_string()).await;
+        assert_eq!(answer.status, 201);
+    }
+    let body = json!({ "from": "orders", "to": "copy", "where": "payload.a == 'x'" }).to_string();
+    let plan = server.post("/replays?dry_run=true", &body).await;
+    assert_eq!((plan.status, &plan.json()["wanted"]), (200, &json!(2)), "{}", plan.body);
+    let metrics = server.get("/metrics").await.body;
+    let counted = r#"filter_undecided_total{topic="orders",group=""} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+}
