@@ -95,6 +95,8 @@ pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PAGE_EVENTS: usize = 100;
 /// How long a request may look for events that a filter wants.
 pub const SCAN_MS_MAX: u64 = 2_000;
+/// Most gaps and unreadable events that a page names, about: those that are read together come together.
+pub const PAGE_MISSING_MAX: usize = 1_000;
 /// Most gaps of a page that are named in the head of an answer, whose body has no room for them.
 pub const MISSING_IN_HEAD_MAX: usize = 32;
 /// Events that a filter looks at before others get on, and the time is looked at.

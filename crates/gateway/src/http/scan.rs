@@ -17,7 +17,9 @@ use super::time;
 use crate::access::{Action, Resource, authorize};
 use crate::edge::Edge;
 use crate::filter::{Expression, Verdict};
-use crate::limits::{MISSING_IN_HEAD_MAX, PAGE_BYTES_MAX, SCAN_EVENTS_AT_ONCE, SCAN_MS_MAX};
+use crate::limits::{
+    MISSING_IN_HEAD_MAX, PAGE_BYTES_MAX, PAGE_MISSING_MAX, SCAN_EVENTS_AT_ONCE, SCAN_MS_MAX,
+};
 use crate::rejection::{Code, Rejection};
 use crate::undecided::REASON;
 
@@ -108,9 +110,19 @@ impl Found {
     fn bytes(&self) -> usize {
         self.events.iter().map(|stored| stored.event.payload.as_str().len()).sum()
     }
-}
 
-impl Found {
+    /// How many gaps and events it names that it has not.
+    fn missing_count(&self) -> usize {
+        self.gaps.len() + self.unreadable.len()
+    }
+
+    /// Whether it is as large as an answer may be.
+    fn is_full(&self, max: usize) -> bool {
+        self.events.len() >= max
+            || self.missing_count() >= PAGE_MISSING_MAX
+            || self.bytes() >= PAGE_BYTES_MAX
+    }
+
     /// What is left out, where there is room for a line only: `partition/from-to reason`, by commas.
     pub(super) fn missing(&self) -> Option<String> {
         let gap = |gap: &MissingEvents| {
@@ -122,7 +134,7 @@ impl Found {
         };
         let gaps = self.gaps.iter().map(gap).chain(self.unreadable.iter().map(unreadable));
         let mut told: Vec<String> = gaps.take(MISSING_IN_HEAD_MAX).collect();
-        let more = (self.gaps.len() + self.unreadable.len()).saturating_sub(told.len());
+        let more = self.missing_count().saturating_sub(told.len());
         if more > 0 {
             told.push(format!("and {more} more"));
         }
@@ -215,8 +227,7 @@ impl Scan {
                 self.lanes.pop_front();
                 continue;
             }
-            let full = found.events.len() >= max || found.bytes() >= PAGE_BYTES_MAX;
-            if full || edge.clock.elapsed() >= self.deadline {
+            if found.is_full(max) || edge.clock.elapsed() >= self.deadline {
                 break;
             }
             let limit = PageLimit { events: max - found.events.len(), ..PageLimit::default() };
