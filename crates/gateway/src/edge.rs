@@ -325,11 +325,14 @@ impl Edge {
         connection: &mut Bucket,
         topic: Option<&Topic>,
     ) -> Option<Duration> {
-        let now = self.clock.elapsed();
         let wait = self.pace(principal, connection, std::iter::empty());
-        let of_topic = topic.zip(self.taken_topics.as_ref());
-        let of_topic = of_topic.map(|(topic, buckets)| buckets.charge(topic, now, 0));
-        wait.max(of_topic.filter(|wait| *wait > Duration::ZERO))
+        wait.max(topic.and_then(|topic| self.owed_of(topic)))
+    }
+
+    /// The same of a topic alone.
+    pub(crate) fn owed_of(&self, topic: &Topic) -> Option<Duration> {
+        let wait = self.taken_topics.as_ref()?.charge(topic, self.clock.elapsed(), 0);
+        (wait > Duration::ZERO).then_some(wait)
     }
 
     /// How events are published: as durably as the most demanding of their topics.

@@ -52,6 +52,9 @@ pub const AUDIT_ATTEMPTS_MAX: u32 = 8;
 
 /// Most buckets of one kind; later names share one.
 pub const BUCKETS_MAX: usize = 16_384;
+/// What those who share a bucket may owe it together, in events: as many as are delivered at once, or its
+/// burst if that is more.
+pub const DEBT_EVENTS_MAX: u32 = 1_000;
 
 /// Longest filter.
 pub const FILTER_BYTES_MAX: usize = 4 * 1024;
@@ -155,6 +158,7 @@ const _: () = {
     assert!(JWKS_RETRY_MS < JWKS_FRESH_MS && JWKS_FRESH_MS < JWKS_STALE_MS);
     assert!(BODY_BYTES_MAX <= BATCH_BODY_BYTES_MAX);
     assert!(PAYLOAD_BYTES_MAX <= PAGE_BYTES_MAX);
+    assert!(PAGE_EVENTS_MAX <= DEBT_EVENTS_MAX as usize && EVENTS_FRAME_MAX <= DEBT_EVENTS_MAX);
     assert!(FILTER_NODES_MAX as u64 <= FILTER_COST_MAX);
     assert!(PAYLOAD_BYTES_MAX <= BODY_BYTES_MAX);
 };

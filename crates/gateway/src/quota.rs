@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use promethean_event::limits::FRAME_EVENTS_MAX;
 
-use crate::limits::BUCKETS_MAX;
+use crate::limits::{BUCKETS_MAX, DEBT_EVENTS_MAX};
 
 /// How much is allowed: so many in a period in the long run, `burst` at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,12 @@ impl Bucket {
         Duration::from_nanos(self.full_at_ns.saturating_sub(latest))
     }
 
+    /// Forgets what is owed beyond `weight`.
+    fn owe_at_most(&mut self, rate: Rate, now: Duration, weight: u32) {
+        let latest = nanos(now).saturating_add(rate.cost_ns(rate.burst));
+        self.full_at_ns = self.full_at_ns.min(latest.saturating_add(rate.cost_ns(weight)));
+    }
+
     /// Puts back what was taken, since another bucket did not let it through.
     pub fn put_back(&mut self, rate: Rate, weight: u32) {
         self.full_at_ns = self.full_at_ns.saturating_sub(rate.cost_ns(weight));
@@ -170,7 +176,8 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
     }
 
     /// Takes `weight` out of the bucket of `name`, also if it is not there, and says how long nothing
-    /// more should be done.
+    /// more should be done by whoever did this. Others, who took less, wait for [`DEBT_EVENTS_MAX`] at
+    /// most.
     pub fn charge(&self, name: &K, now: Duration, weight: u32) -> Duration {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.make_room(self.rate, self.max, now);
@@ -181,7 +188,9 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
             None if full => overflow,
             None => named.entry(name.clone()).or_default(),
         };
-        bucket.charge(self.rate, now, weight)
+        let wait = bucket.charge(self.rate, now, weight);
+        bucket.owe_at_most(self.rate, now, DEBT_EVENTS_MAX.max(self.rate.burst));
+        wait
     }
 
     /// Puts back what was taken out of the bucket of `name`.
@@ -266,6 +275,24 @@ mod tests {
         assert_eq!(buckets.charge(&"a", MS(0), 4), MS(100));
         assert_eq!(buckets.charge(&"b", MS(0), 4), MS(100), "names beyond the table share one");
         assert_eq!(buckets.charge(&"c", MS(0), 1), MS(200));
+    }
+
+    /// Whoever took all of a topic left a debt of hours, for which everybody else had to wait.
+    #[test]
+    fn what_others_owe_has_a_bound() {
+        const SECONDS: fn(u64) -> Duration = Duration::from_secs;
+        let buckets = Buckets::new(Rate::new(100, 50).unwrap());
+        assert_eq!(buckets.charge(&"a", SECONDS(0), 10_000_050), SECONDS(100_000), "who took it");
+        assert_eq!(buckets.charge(&"a", SECONDS(0), 0), SECONDS(10), "others");
+        assert_eq!(
+            buckets.charge(&"a", SECONDS(10), 1_000),
+            SECONDS(10),
+            "one page is owed in full"
+        );
+        // What may be taken at once may be owed.
+        let buckets = Buckets::new(Rate::new(1_000, 5_000).unwrap());
+        assert_eq!(buckets.charge(&"a", SECONDS(0), 20_000), SECONDS(15));
+        assert_eq!(buckets.charge(&"a", SECONDS(0), 0), SECONDS(5));
     }
 
     #[test]

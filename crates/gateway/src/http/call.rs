@@ -57,8 +57,8 @@ impl Call {
         authorize(&self.principal, action, Resource::Topic(topic, group))
     }
 
-    /// Whether events may be read: not by who has had more than rates allow. `topic` is what is read, if
-    /// it is one.
+    /// Whether events may be read: not by who has had more than rates allow, nor of a topic of which more
+    /// was. `topic` is what is read first, if anything is.
     pub(super) fn may_read(&self, topic: Option<&Topic>) -> Result<(), Rejection> {
         let mut buckets = self.peer.buckets();
         let owed = self.edge.owed(&self.principal, &mut buckets.delivered, topic);

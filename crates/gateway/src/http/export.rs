@@ -8,7 +8,7 @@ use futures_util::{FutureExt, stream};
 use http::{HeaderValue, header};
 use promethean_event::frame::write_event;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::Peer;
 use super::answer;
@@ -41,6 +41,7 @@ async fn export(call: Call) -> Result<Response, Rejection> {
         edge: call.edge,
         principal: call.principal,
         peer: call.peer,
+        paced: None,
     };
     let lines = stream::unfold(Some(export), |export| async move { Some(export?.step().await) });
     let mut response = answer::with_body(200, "application/x-ndjson", Body::from_stream(lines));
@@ -56,6 +57,8 @@ struct Export {
     principal: Principal,
     peer: Peer,
     tenure: Tenure,
+    /// More came than rates allow: nothing until then.
+    paced: Option<Instant>,
     /// Counts as a connection of its subject.
     _presence: Option<Presence>,
 }
@@ -92,10 +95,12 @@ impl Export {
 
     /// The next page, if it may go on. Cut off by a server that stops, it would end without a word.
     async fn page(&mut self) -> Result<Found, Rejection> {
-        let owed = self.edge.owed(&self.principal, &mut self.peer.buckets().delivered, None);
-        if let Some(wait) = owed {
+        let topic = self.scan.topic();
+        let owed = self.edge.owed(&self.principal, &mut self.peer.buckets().delivered, topic);
+        let owed = owed.map(|wait| self.edge.clock.instant() + wait);
+        if let Some(until) = owed.max(self.paced.take()) {
             tokio::select! {
-                () = sleep(wait) => {}
+                () = sleep_until(until) => {}
                 () = self.tenure.over() => {}
             }
         }
@@ -107,7 +112,10 @@ impl Export {
         }
         self.scan.extend(&self.edge);
         let found = self.scan.page(&self.edge, PAGE_EVENTS_MAX).await?;
-        self.edge.pace(&self.principal, &mut self.peer.buckets().delivered, found.topics());
+        let mut buckets = self.peer.buckets();
+        let wait = self.edge.pace(&self.principal, &mut buckets.delivered, found.topics());
+        drop(buckets);
+        self.paced = wait.map(|wait| self.edge.clock.instant() + wait);
         Ok(found)
     }
 }

@@ -20,8 +20,8 @@ pub(super) const ENDPOINT: Endpoint = Endpoint {
 
 async fn replay(call: Call) -> Result<Response, Rejection> {
     let limit = call.query.limit()?;
-    call.may_read(None)?;
     let mut scan = Scan::of(&call).await?;
+    call.may_read(scan.topic())?;
     let found = scan.page(&call.edge, limit).await?;
     call.has_read(found.topics());
     Ok(answer::bytes(200, answer::JSON, page(&found)))

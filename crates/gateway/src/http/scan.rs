@@ -217,7 +217,14 @@ impl Scan {
         Ok(Self { lanes, until, filter, reader, deadline, looked_at: 0 })
     }
 
-    /// Reads on, for no longer than a request may look.
+    /// The topic that is read next.
+    pub(super) fn topic(&self) -> Option<&Topic> {
+        let next = self.lanes.iter().find(|scan| scan.place.next < scan.end);
+        next.map(|scan| &scan.place.topic)
+    }
+
+    /// Reads on, for no longer than a request may look, and not into a topic of which more was delivered
+    /// than its rate allows.
     pub(super) async fn page(&mut self, edge: &Edge, max: usize) -> Result<Found, Rejection> {
         let mut found =
             Found { events: Vec::new(), gaps: Vec::new(), unreadable: Vec::new(), next: None };
@@ -228,6 +235,11 @@ impl Scan {
                 continue;
             }
             if found.is_full(max) || edge.clock.elapsed() >= self.deadline {
+                break;
+            }
+            // The first one was asked for by whoever wants this page.
+            let is_next = found.events.last().is_some_and(|it| it.event.topic != scan.place.topic);
+            if is_next && edge.owed_of(&scan.place.topic).is_some() {
                 break;
             }
             let limit = PageLimit { events: max - found.events.len(), ..PageLimit::default() };

@@ -209,7 +209,52 @@ async fn rates_hold_over_http() {
         let refused = server.get("/events/a?limit=20").await;
         assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
         assert!((1..=1_500).contains(&refused.json()["retry_ms"].as_u64().unwrap()));
+        let refused = server.get("/replay?topic=a&limit=1").await;
+        assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
         // What is paid for is given again.
         while server.get("/events/a?limit=1").await.status != 200 {}
     }
+}
+
+/// An export took as many events of a topic as it liked, whatever its rate.
+#[tokio::test]
+async fn rates_of_a_topic_hold_for_exports() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        let topic = Rate::new(2_000, 500).ok();
+        let delivery = DeliveryRates { topic, ..DeliveryRates::default() };
+        settings.rates = Rates { delivery, ..Rates::default() };
+    })
+    .await;
+    let some = [r#"{"payload":1}"#; 1_000].join(",");
+    for _ in 0..3 {
+        assert_eq!(server.post("/publish/a", &format!("[{some}]")).await.status, 201);
+    }
+    let begun = Stopwatch::start();
+    let export = server.get("/export?topic=a").await.body;
+    assert_eq!(export.lines().count(), 3_001);
+    // The second page waits for 500 events, the third one for 1,000.
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(700), "{:?}", begun.elapsed());
+}
+
+/// A page of many topics ends before one of which more was delivered than may be.
+#[tokio::test]
+async fn a_replay_waits_for_each_of_its_topics() {
+    let server = TestServer::with(Access::Anonymous, |settings| {
+        let topic = Rate::per_minute(5).ok();
+        let delivery = DeliveryRates { topic, ..DeliveryRates::default() };
+        settings.rates = Rates { delivery, ..Rates::default() };
+    })
+    .await;
+    let some = [r#"{"payload":1}"#; 20].join(",");
+    for topic in ["a", "b", "c"] {
+        assert_eq!(
+            server.post(&format!("/publish/{topic}"), &format!("[{some}]")).await.status,
+            201
+        );
+    }
+    assert_eq!(server.get("/events/b").await.status, 200);
+    let page = server.get("/replay?topic=*").await.json();
+    assert_eq!((page["events"].as_array().unwrap().len(), &page["next"]), (20, &"b/0/0".into()));
+    assert_eq!(server.get("/replay?topic=*&after=b/0/0").await.code(), "rate_limited");
+    assert_eq!(server.get("/replay?topic=*&after=c/0/0").await.status, 200);
 }
