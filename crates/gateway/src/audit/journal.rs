@@ -1,4 +1,4 @@
-use std::iter;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use promethean::store::{
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::record::{FORM, Placed, Record, hash};
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Sum};
 use crate::limits::{AUDIT_ATTEMPTS_MAX, AUDIT_RETENTION_MS};
 use crate::rejection::{Code, Rejection};
 
@@ -244,15 +244,27 @@ impl Audit {
 
     /// Writes what was summed up since the last time. What cannot be written is kept for the next.
     pub(crate) async fn sum_up(&self, now_ms: u64) -> Result<(), AuditError> {
-        let mut sums = self.refusals.take().into_iter();
-        while let Some(sum) = sums.next() {
-            if let Err(error) = self.write(sum.record(now_ms)).await {
-                // Not those before: they would be counted twice.
-                iter::once(sum).chain(sums).for_each(|sum| self.refusals.put_back(sum));
-                return Err(error);
-            }
+        let mut unwritten =
+            Unwritten { refusals: &self.refusals, sums: self.refusals.take().into() };
+        while let Some(sum) = unwritten.sums.front() {
+            self.write(sum.record(now_ms)).await?;
+            // It is not counted twice.
+            unwritten.sums.pop_front();
         }
         Ok(())
+    }
+}
+
+/// What was taken to be written, and was not yet. It is put back when nobody waits for that any more:
+/// rather counted twice than not at all.
+struct Unwritten<'a> {
+    refusals: &'a Refusals,
+    sums: VecDeque<Sum>,
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.sums.drain(..).for_each(|sum| self.refusals.put_back(sum));
     }
 }
 
@@ -408,6 +420,27 @@ mod tests {
         audit.refusals.forbidden("ann", "x", 1);
         assert!(audit.sum_up(2).await.is_err());
         assert!(!audit.refusals.take().is_empty(), "it is kept for the next time");
+    }
+
+    /// A server that stopped while refusals were written forgot them, and wrote that there were none.
+    #[tokio::test]
+    async fn what_is_not_waited_for_is_kept() {
+        use futures_util::FutureExt;
+        use promethean_harness::conformance::bus::FragileStore;
+        let fragile = Arc::new(FragileStore::new(Arc::new(MemoryStore::new())));
+        let store: Arc<dyn Store> = Arc::<FragileStore>::clone(&fragile);
+        let audit = audit(&store);
+        audit.write(Record::of("a")).await.unwrap();
+        audit.refusals.forbidden("ann", "x", 1);
+        audit.refusals.tokens(vec!["t".to_owned()], vec![]);
+        fragile.hold_appends(true);
+        assert!(audit.sum_up(2).now_or_never().is_none(), "it waits for the disk");
+        fragile.hold_appends(false);
+        audit.refusals.forbidden("ann", "x", 3);
+        let kept: Vec<Record> = audit.refusals.take().iter().map(|sum| sum.record(4)).collect();
+        let actions: Vec<&str> = kept.iter().map(|record| record.action.as_str()).collect();
+        assert_eq!(actions, ["access", "tokens"]);
+        assert_eq!(kept[0].about.as_ref().unwrap()["refused"][0]["count"], 2);
     }
 
     /// Of two records the first is written: only the second is kept for the next time.
