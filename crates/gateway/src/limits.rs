@@ -125,6 +125,9 @@ pub const PIPELINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const GATHERED_BYTES: usize = 256 * 1024;
 /// Messages of one connection that are heard without a look at anything else in between.
 pub const MESSAGES_AT_ONCE: usize = 64;
+/// After so many steps of a connection all that it has to do has a turn, also what stands behind
+/// something that is always ready.
+pub const LOOKS_AROUND: u32 = 64;
 /// Bytes waiting to be sent beyond which no further events are fetched for a connection.
 pub const OUTBOX_EVENTS_BYTES: usize = 1024 * 1024;
 /// Most events out to one subscription.

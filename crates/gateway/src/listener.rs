@@ -26,7 +26,7 @@ use crate::access::{KeySetError, TokenTable};
 use crate::edge::{Edge, stopped};
 use crate::http::{self, Entrance, Peer};
 use crate::limits::{ACCEPT_PAUSE_MS, HEAD_BYTES_MAX, HEADERS_MAX};
-use crate::progress::{Late, Progress};
+use crate::progress::{Late, Patient, Progress};
 use crate::rejection::{Code, Rejection};
 use crate::seldom::Seldom;
 use crate::settings::{Access, Settings, SettingsError, Waived};
@@ -292,6 +292,7 @@ impl Serve {
             Err(full) => return self.turn_away(stream, full).await,
         };
         let (edge, late) = (Arc::clone(&self.edge), Late::default());
+        let stream = Patient::new(stream, edge.settings.bounds.stalled);
         match self.tls.clone() {
             None => self.http(stream, door, late.clone()).await,
             Some(tls) => {
@@ -333,7 +334,7 @@ impl Serve {
             request.extensions_mut().insert(peer.clone());
             router.clone().call(request)
         });
-        let stream = Progress::new(stream, self.edge.settings.bounds.stalled, late.clone());
+        let stream = Progress::new(stream, late.clone());
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.edge.settings.bounds.head)

@@ -126,7 +126,8 @@ pub struct Bounds {
     pub body_idle: Duration,
     /// A body must be there after this. Default 30 s.
     pub body: Duration,
-    /// A publish that the store has not answered after this may have happened or not. Default 30 s.
+    /// A publish that the store has not answered after this may have happened or not; a subscription that
+    /// is not there is refused. Default 30 s.
     pub publish: Duration,
     /// A WebSocket must have said who it is after this. Default 5 s.
     pub auth: Duration,

@@ -64,7 +64,7 @@ pub(crate) async fn run(
     let outcome = match frame {
         ClientFrame::Auth { .. } => Ok(()),
         ClientFrame::Publish { events, batch } => {
-            publish::run(session, &principal, corr.as_ref(), events, batch).await
+            publish::run(session, &principal, corr.as_ref(), events, batch)
         }
         ClientFrame::Subscribe(wish) => {
             subscribe::run(session, &principal, corr.as_ref(), wish, subscribe::Kind::New).await

@@ -9,7 +9,7 @@ use promethean::PublishOptions;
 use promethean::store::{Appended, Run};
 use promethean_event::frame::{Corr, Place, Publish, write_ok};
 use promethean_event::{EventId, NewEvent};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::weaker;
@@ -46,7 +46,7 @@ pub(crate) struct Stored {
 }
 
 /// Takes events to be stored. The answer follows when they are durable; until then more may be sent.
-pub(super) async fn run(
+pub(super) fn run(
     session: &mut Session,
     principal: &Principal,
     corr: Option<&Corr>,
@@ -64,20 +64,15 @@ pub(super) async fn run(
     let with_places = batch || session.dialect == Dialect::V1;
     let asked = Asked { corr: corr.cloned(), events: added.len(), with_places };
     if !are_known(session, added) {
-        // A topic that has to be made first is waited for: later ones must not pass.
+        // A topic that has to be made first is waited for: later ones must not pass, and are not read.
         let mut alone = Gathered::default();
         let events: Vec<NewEvent> = session.gathered.run.take_back().collect();
         hand_over(session);
         events.into_iter().for_each(|event| alone.run.add(event));
         alone.part(session, asked);
-        let (until, storing) = store(session, alone);
-        let mut storing = storing.boxed();
-        let stored = match timeout_at(until, &mut storing).await {
-            Ok(stored) => stored,
-            // It is too late, and it knows.
-            Err(_) => storing.await,
-        };
-        session.publishes.push((1, 0), until, std::future::ready(stored).boxed());
+        session.gathered = alone;
+        hand_over(session);
+        session.publishes.close();
         return Ok(());
     }
     let mut gathered = mem::take(&mut session.gathered);

@@ -10,6 +10,7 @@ use promethean_event::frame::{
     Subscribe, SubscribeOpts,
 };
 use promethean_event::{Cursor, Event, GroupName, Timestamp};
+use tokio::time::timeout;
 
 use crate::access::{Action, Principal, Resource, authorize};
 use crate::edge::Edge;
@@ -50,25 +51,19 @@ pub(super) async fn run(
     }
     let filter = wish.opts.filter.as_deref().map(Expression::compile).transpose()?;
     let edge = Arc::clone(&session.edge);
-    session.numbers += 1;
-    let number = session.numbers;
-    let mut gaps = Vec::new();
-    let mut after = Vec::new();
-    let mut was_there = true;
-    let feed = if let Some(group) = &wish.group {
+    if let Some(group) = &wish.group {
         for pattern in &wish.topics {
             authorize(principal, Action::Subscribe, Resource::Pattern(pattern, Some(group)))?;
         }
         refuse_twice(session, &wish, group)?;
-        if kind == Kind::Again {
-            (was_there, gaps) = missed(&edge, &wish, group).await?;
-        }
-        join(&edge, &wish, group, filter).await?
-    } else {
-        let tail = follow(&edge, principal, &wish, (kind, filter)).await?;
-        (gaps, after) = (tail.gaps().await?, tail.cursors());
-        Subscription::follow(tail)
-    };
+    }
+    session.numbers += 1;
+    let number = session.numbers;
+    // A store that does not answer must not keep all else of the connection waiting.
+    let begun =
+        timeout(edge.settings.bounds.publish, begin(&edge, principal, &wish, (kind, filter)));
+    let late = Rejection::plain(Code::NotReady).after_ms(1_000);
+    let Begun { feed, was_there, gaps, after } = begun.await.map_err(|_| late)??;
     let subscription = Subscription {
         feed,
         batch: batch_size(session, &wish),
@@ -100,6 +95,35 @@ pub(super) async fn run(
     let result = Ok(Success { sub, ..Success::default() });
     session.answer(Done::new(corr.cloned(), result));
     Ok(())
+}
+
+/// A subscription that was made, and what is missing between where it was and what is there.
+struct Begun {
+    feed: Feed,
+    /// Whether its group was.
+    was_there: bool,
+    gaps: Vec<Gap>,
+    /// Where a tail goes on.
+    after: Vec<Cursor>,
+}
+
+async fn begin(
+    edge: &Arc<Edge>,
+    principal: &Principal,
+    wish: &Subscribe,
+    (kind, filter): (Kind, Option<Expression>),
+) -> Result<Begun, Rejection> {
+    let Some(group) = &wish.group else {
+        let tail = follow(edge, principal, wish, (kind, filter)).await?;
+        let (gaps, after) = (tail.gaps().await?, tail.cursors());
+        return Ok(Begun { feed: Subscription::follow(tail), was_there: true, gaps, after });
+    };
+    let (was_there, gaps) = match kind {
+        Kind::Again => missed(edge, wish, group).await?,
+        Kind::New => (true, Vec::new()),
+    };
+    let feed = join(edge, wish, group, filter).await?;
+    Ok(Begun { feed, was_there, gaps, after: Vec::new() })
 }
 
 /// Plain clients name a subscription by topic and group: the same pair twice could not be told

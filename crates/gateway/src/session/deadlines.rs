@@ -1,16 +1,5 @@
 use tokio::time::Instant;
 
-use crate::rejection::Code;
-
-/// What is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
-    Nothing,
-    /// The Close of the client has waited long enough.
-    Farewell,
-    Close(Code),
-}
-
 /// When a session has to do something although nothing happens.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {

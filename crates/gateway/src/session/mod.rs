@@ -28,16 +28,18 @@ mod frames;
 
 mod state;
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
+use std::io;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use futures_util::stream::SplitStream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::future::FusedFuture;
+use futures_util::{FutureExt, Sink, Stream, StreamExt};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -46,9 +48,8 @@ use crate::attendance::Presence;
 use crate::command;
 use crate::edge::{Edge, stopped};
 use crate::http::Peer;
-use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, MESSAGES_AT_ONCE};
+use crate::limits::{BAD_FRAMES_MAX, FRAGMENTS_MAX, LOOKS_AROUND, MESSAGES_AT_ONCE};
 use crate::rejection::{Code, Rejection};
-use deadlines::Due;
 pub(crate) use farewell::Farewell;
 pub(crate) use fragments::Fragments;
 use fragments::TooManyFragments;
@@ -80,6 +81,11 @@ pub(crate) type WebSocket = WebSocketStream<Fragments<TokioIo<hyper::upgrade::Up
 /// Who is at the other end, and that it is there.
 pub(crate) type Known = (Principal, Option<Presence>);
 
+/// What comes by a WebSocket.
+trait Messages: Stream<Item = Result<Message, tungstenite::Error>> {}
+
+impl<S: Stream<Item = Result<Message, tungstenite::Error>>> Messages for S {}
+
 /// Serves a WebSocket to its end.
 pub(crate) async fn run(
     edge: Arc<Edge>,
@@ -91,11 +97,10 @@ pub(crate) async fn run(
     edge.metrics.sessions.fetch_add(1, Ordering::Relaxed);
     let Upgraded { socket, farewell } = upgraded;
     let (sink, mut stream) = socket.split();
-    let mut pen = Pen::new(sink, edge.clock, edge.settings.bounds.stalled);
     let mut session = Session::new(Arc::clone(&edge), peer, dialect, known);
+    let mut pen = Pen::new(sink, Arc::clone(&session.outbox));
     session.greet();
     let end = serve(&mut session, &mut stream, &mut pen, &farewell).await;
-    farewell.let_through();
     // Leases go back before anything else: nobody works on them any more.
     session.leave();
     if let Some(refusal) = end {
@@ -111,39 +116,76 @@ pub(crate) async fn run(
     } else {
         session.outbox.close(1000, "");
     }
-    // The other side must have seen why before the socket goes: until then, read and forget.
-    let patience = edge.clock.instant() + std::time::Duration::from_secs(2);
-    let _ = timeout_at(patience, pen.write_out(&session.outbox)).await;
-    let _ = timeout_at(patience, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+    let drain_over = session.drain_over();
+    tokio::select! {
+        () = finish(&mut stream, &mut pen, &farewell) => {}
+        () = drain_over => {}
+    }
     edge.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Writes what there is to say, for as long as the client takes some of it. The other side must have
+/// seen why it ends before the socket goes: until then, what comes is read and forgotten, also because a
+/// client may not read before it has written.
+async fn finish(
+    stream: &mut (impl Messages + Unpin),
+    pen: &mut Pen<impl Sink<Message> + Unpin>,
+    farewell: &Farewell,
+) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let mut rest = pin!(async { while let Some(Ok(_)) = stream.next().await {} }.fuse());
+    {
+        let mut written = pin!(pen.write_out());
+        loop {
+            tokio::select! {
+                biased;
+                // Behind a Close of the client nothing can be written; it is answered by reading on.
+                _ = &mut written => break,
+                () = &mut rest => {}
+            }
+        }
+    }
+    // Once the client's Close is read, nothing can be written any more.
+    farewell.let_through();
+    if !rest.is_terminated() {
+        let _ = timeout(PATIENCE, rest).await;
+    }
 }
 
 /// Until the client leaves (`None`) or has to go.
 async fn serve(
     session: &mut Session,
-    stream: &mut SplitStream<WebSocket>,
-    pen: &mut Pen,
+    stream: &mut (impl Messages + Unpin),
+    pen: &mut Pen<impl Sink<Message> + Unpin>,
     farewell: &Farewell,
 ) -> Option<Rejection> {
     let mut draining = session.edge.draining.subscribe();
     let mut rights = session.edge.rights.subscribe();
     let mut sleep = pin!(tokio::time::sleep_until(session.deadlines.next()));
+    let mut steps = 0;
     loop {
-        if session.outbox.is_urgent() && pen.write_some(&session.outbox).await == Err(Broken) {
+        // What is always ready stands before others below: now and then all of them have their turn.
+        steps = (steps + 1) % LOOKS_AROUND;
+        let all_turn = steps == 0;
+        let writes_now = session.outbox.is_urgent() || all_turn && pen.is_wanted();
+        if writes_now && pen.write_some().await == Err(Broken) {
             return Some(Rejection::plain(Code::SlowConsumer));
         }
-        let writes = pen.is_wanted(&session.outbox);
+        if all_turn && let Some(end) = session.due(farewell) {
+            return Some(end);
+        }
+        let writes = pen.is_wanted();
         if !writes && session.has_answered_all() {
             farewell.let_through();
         }
-        let others = [session.publishes.until(), pen.until()].into_iter().flatten();
-        let due = others.fold(session.deadlines.next(), Instant::min);
+        let next = session.deadlines.next();
+        let due = session.publishes.until().map_or(next, |until| next.min(until));
         // Most of the time it only gets later: then it is looked at when the timer wakes.
         if due < sleep.deadline() || sleep.is_elapsed() {
             sleep.as_mut().reset(due);
         }
         let room = session.outbox.has_room();
-        let Session { publishes, answers, subscriptions, outbox, drain, leaving, .. } = session;
+        let Session { publishes, answers, subscriptions, drain, leaving, .. } = session;
         tokio::select! {
             biased;
             () = stopped(&mut draining), if !*drain => session.drain(),
@@ -160,31 +202,27 @@ async fn serve(
                 }
             }
             Some(done) = answers.next(), if !answers.is_empty() => session.answer(done),
-            (number, told) = subscription::next(subscriptions), if room => {
+            (number, told) = subscription::next(subscriptions), if room && !all_turn => {
                 session.deliver(number, told);
             }
             message = stream.next(), if publishes.has_room() => {
-                if let ControlFlow::Break(end) = hear(session, stream, message).await {
+                if let ControlFlow::Break(end) = hear(session, stream, pen, message).await {
                     return end;
                 }
             }
             () = farewell.reached(), if !*leaving => session.wind_up(),
             // Nothing else is to be done at the moment: what was said goes out, all in one go.
-            written = poll_fn(|context| pen.poll_write(outbox, context)), if writes => {
+            written = poll_fn(|context| pen.poll_write(context)), if writes => {
                 if written == Err(Broken) {
                     return Some(Rejection::plain(Code::SlowConsumer));
                 }
             }
             () = sleep.as_mut() => {
-                if pen.is_stalled() {
-                    return Some(Rejection::plain(Code::SlowConsumer));
-                }
-                match session.due() {
-                    Due::Nothing => {}
-                    Due::Farewell => farewell.let_through(),
-                    Due::Close(code) => return Some(Rejection::plain(code)),
+                if let Some(end) = session.due(farewell) {
+                    return Some(end);
                 }
             }
+            () = ready(()), if all_turn => {}
         }
         if session.is_drained() {
             return Some(Rejection::plain(Code::GoingAway));
@@ -199,11 +237,12 @@ async fn serve(
 /// without a look at everything else in between. Ends as [`serve`] does.
 async fn hear(
     session: &mut Session,
-    stream: &mut SplitStream<WebSocket>,
+    stream: &mut (impl Messages + Unpin),
+    pen: &mut Pen<impl Sink<Message> + Unpin>,
     first: Option<Result<Message, tungstenite::Error>>,
 ) -> ControlFlow<Option<Rejection>> {
     session.heard();
-    let heard = hear_all(session, stream, first).await;
+    let heard = hear_all(session, stream, pen, first).await;
     // Also if it ends here: what came before that was meant.
     command::hand_over(session);
     heard
@@ -211,21 +250,22 @@ async fn hear(
 
 async fn hear_all(
     session: &mut Session,
-    stream: &mut SplitStream<WebSocket>,
+    stream: &mut (impl Messages + Unpin),
+    pen: &mut Pen<impl Sink<Message> + Unpin>,
     first: Option<Result<Message, tungstenite::Error>>,
 ) -> ControlFlow<Option<Rejection>> {
     let mut message = first;
     for heard in 1.. {
-        match message {
+        let waited = match message {
             None | Some(Ok(Message::Close(_))) => return ControlFlow::Break(None),
             Some(Err(error)) => return ControlFlow::Break(Some(protocol_fault(&error))),
-            Some(Ok(message)) => {
-                if let Err(refusal) = receive(session, message).await {
-                    return ControlFlow::Break(Some(refusal));
-                }
-            }
-        }
-        if heard == MESSAGES_AT_ONCE || !session.publishes.has_room() {
+            Some(Ok(message)) => match pen.beside(receive(session, message)).await {
+                (Ok(()), waited) => waited,
+                (Err(refusal), _) => return ControlFlow::Break(Some(refusal)),
+            },
+        };
+        // Others have waited, too.
+        if waited || heard == MESSAGES_AT_ONCE || !session.publishes.has_room() {
             break;
         }
         // Only what is also heard may be taken.
@@ -285,7 +325,153 @@ fn protocol_fault(error: &tungstenite::Error) -> Rejection {
             let detail = format!("a message has {FRAGMENTS_MAX} pieces at most");
             return Rejection::new(Code::BadRequest, detail);
         }
+        // It has taken nothing of what is written for too long.
+        E::Io(error) if error.kind() == io::ErrorKind::TimedOut => Code::SlowConsumer,
         _ => Code::Idle,
     };
     Rejection::plain(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::pin::Pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll};
+
+    use futures_util::stream;
+    use promethean::Bus;
+    use tokio::sync::mpsc;
+    use tokio::time::{Sleep, sleep};
+
+    use super::*;
+    use crate::listener::Doors;
+    use crate::settings::{Access, Settings};
+
+    /// A socket that takes one message in a while.
+    #[derive(Default)]
+    struct Slow {
+        taken: Arc<Mutex<Vec<Message>>>,
+        busy: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl Sink<Message> for Slow {
+        type Error = ();
+
+        fn poll_ready(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), ()>> {
+            match self.busy.as_mut().map(|busy| busy.as_mut().poll(context)) {
+                Some(Poll::Pending) => Poll::Pending,
+                _ => Poll::Ready(Ok(())),
+            }
+        }
+
+        fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), ()> {
+            self.taken.lock().unwrap().push(message);
+            self.busy = Some(Box::pin(sleep(Duration::from_secs(20))));
+            Ok(())
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), ()>> {
+            self.poll_ready(context)
+        }
+
+        fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), ()>> {
+            self.poll_ready(context)
+        }
+    }
+
+    async fn session(change: impl FnOnce(&mut Settings)) -> Session {
+        let mut settings = Settings::local(Access::Required(Box::default()));
+        change(&mut settings);
+        let edge = Arc::new(Edge::new(Bus::memory(), settings).await);
+        let address: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let door = Arc::new(Doors::default()).enter(&edge, address.ip()).unwrap();
+        Session::new(edge, Peer::new(address, door), Dialect::V1, None)
+    }
+
+    type Heard = Result<Message, tungstenite::Error>;
+
+    fn pong() -> Heard {
+        Ok(Message::Pong(bytes::Bytes::new()))
+    }
+
+    /// What a client that reads slowly had not taken two seconds after its connection had ended was lost,
+    /// and one that wrote before it read took nothing at all.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_last_is_taken_slowly() {
+        let session = session(|_| {}).await;
+        (0..10).for_each(|n| session.outbox.push(n.to_string().into_bytes()));
+        session.outbox.close(1000, "");
+        let slow = Slow::default();
+        let taken = Arc::clone(&slow.taken);
+        let mut pen = Pen::new(slow, Arc::clone(&session.outbox));
+        let farewell = Farewell::default();
+        let mut read = 0;
+        let mut stream = stream::iter((0..1_000).map(|_| pong())).inspect(|_| read += 1);
+        finish(&mut stream, &mut pen, &farewell).await;
+        let taken = taken.lock().unwrap();
+        assert_eq!(taken.len(), 11);
+        assert!(matches!(taken.last(), Some(Message::Close(_))));
+        assert_eq!(read, 1_000, "what it writes is taken from it");
+    }
+
+    /// One that never ends holds up a server that stops for as long as that may take, and not longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_has_an_end() {
+        let mut session = session(|settings| settings.bounds.drain = Duration::from_secs(10)).await;
+        let clock = session.edge.clock;
+        let begun = clock.elapsed();
+        let before = session.drain_over();
+        session.edge.draining.send_replace(true);
+        before.await;
+        assert_eq!(clock.elapsed() - begun, Duration::from_secs(10));
+        session.drain();
+        sleep(Duration::from_secs(6)).await;
+        let begun = clock.elapsed();
+        session.drain_over().await;
+        let left = clock.elapsed() - begun;
+        assert!((3_990..=4_010).contains(&left.as_millis()), "{left:?}");
+    }
+
+    /// A client that never stopped sending was never told that its time was up.
+    #[tokio::test]
+    async fn what_is_due_has_its_turn() {
+        let mut session = session(|settings| settings.bounds.auth = Duration::ZERO).await;
+        let mut pen = Pen::new(Slow::default(), Arc::clone(&session.outbox));
+        let mut stream = stream::iter((0..1_000_000).map(|_| pong()));
+        let farewell = Farewell::default();
+        let end = serve(&mut session, &mut stream, &mut pen, &farewell).await;
+        assert_eq!(end.map(|end| end.code), Some(Code::Unauthorized));
+        assert!(stream.next().await.is_some(), "only at the end");
+    }
+
+    /// What a client said was not heard for as long as there was something for it.
+    #[tokio::test]
+    async fn who_gets_much_is_heard() {
+        let mut session = session(|_| {}).await;
+        let (sender, pages) = mpsc::channel(10_000);
+        while sender.try_send(Ok(Vec::new())).is_ok() {}
+        let follower = tokio::spawn(std::future::pending::<()>());
+        let subscription = Subscription {
+            group: None,
+            topics: Vec::new(),
+            feed: Feed::Tail(pages, follower.abort_handle()),
+            batch: None,
+            auto_ack: false,
+            max_attempts: 1,
+            ack_timeout_ms: 1,
+            paused: false,
+            hushed: false,
+            paced: None,
+            credit: None,
+            out: HashMap::new(),
+            counters: HashMap::new(),
+        };
+        session.subscriptions.insert(1, subscription);
+        let mut pen = Pen::new(Slow::default(), Arc::clone(&session.outbox));
+        let mut stream = stream::iter([Ok(Message::Close(None))]);
+        let farewell = Farewell::default();
+        assert!(serve(&mut session, &mut stream, &mut pen, &farewell).await.is_none());
+        assert!(sender.capacity() < 1_000, "{} pages came before it", sender.capacity());
+    }
 }

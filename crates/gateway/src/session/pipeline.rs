@@ -12,12 +12,15 @@ use crate::limits::{PIPELINE_BYTES_MAX, PIPELINE_MAX};
 ///
 /// Those that came together are one future. Each was polled once before it came here, which has
 /// handed it to the store. From then on only the first one is: the store answers in order too, so
-/// that one waker does for all of them.
+/// that one waker does for all of them. One that has more to do than that is [the
+/// last](Pipeline::close) for as long as it takes.
 #[derive(Default)]
 pub(crate) struct Pipeline {
     under_way: VecDeque<UnderWay>,
     requests: usize,
     bytes: usize,
+    /// The last one has to be answered before another one is taken.
+    is_alone: bool,
 }
 
 struct UnderWay {
@@ -42,9 +45,14 @@ impl Pipeline {
         self.under_way.push_back(UnderWay { requests, bytes, until, done });
     }
 
+    /// Has those that were added last answered before more is read.
+    pub(crate) fn close(&mut self) {
+        self.is_alone = !self.under_way.is_empty();
+    }
+
     /// Whether more may be read: neither so many nor such large ones are under way.
     pub(super) const fn has_room(&self) -> bool {
-        self.requests < PIPELINE_MAX && self.bytes < PIPELINE_BYTES_MAX
+        self.requests < PIPELINE_MAX && self.bytes < PIPELINE_BYTES_MAX && !self.is_alone
     }
 
     /// When the first ones are to be looked at again, whether the store has answered or not: they
@@ -80,5 +88,6 @@ impl Pipeline {
             self.requests -= first.requests;
             self.bytes -= first.bytes;
         }
+        self.is_alone &= !self.under_way.is_empty();
     }
 }

@@ -11,22 +11,26 @@ use promethean_event::frame::{
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
 use promethean_event::{Event, EventId, Offset, Partition, Topic};
+use tokio::time::{sleep, sleep_until};
 
-use super::deadlines::{Deadlines, Due};
+use super::deadlines::Deadlines;
 use super::frames::Frames;
 use super::outbox::Outbox;
 use super::pipeline::Pipeline;
 use super::subscription::{Counted, News, OutDelivery, Subscription};
-use super::{Dialect, Known, PROTOCOL};
+use super::{Dialect, Farewell, Known, PROTOCOL};
 use crate::access::Principal;
 use crate::attendance::Presence;
 use crate::command::Gathered;
-use crate::edge::Edge;
+use crate::edge::{Edge, stopped};
 use crate::http::Peer;
 use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_MAX};
 use crate::quota::Bucket;
 use crate::rejection::{Code, Rejection};
 use crate::tail::Followed;
+
+/// How much of the time that a server has for stopping a connection has until its Close.
+const DRAINED: f32 = 0.6;
 
 /// The outcome of a request that took its time.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ pub(crate) struct Success {
 /// What is known about one connection.
 pub(crate) struct Session {
     pub(crate) edge: Arc<Edge>,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Arc<Outbox>,
     pub(crate) peer: Peer,
     pub(crate) dialect: Dialect,
     pub(crate) principal: Option<Arc<Principal>>,
@@ -106,7 +110,7 @@ impl Session {
         };
         let mut session = Self {
             edge,
-            outbox: Outbox::new(bounds.outbox_bytes),
+            outbox: Arc::new(Outbox::new(bounds.outbox_bytes)),
             peer,
             dialect,
             principal: None,
@@ -269,25 +273,27 @@ impl Session {
         self.deadlines.idle = self.edge.clock.instant() + self.edge.settings.bounds.idle;
     }
 
-    pub(super) fn due(&mut self) -> Due {
+    /// Does what is due; why it ends, if it does.
+    pub(super) fn due(&mut self, farewell: &Farewell) -> Option<Rejection> {
         let now = self.edge.clock.instant();
         let passed = |at: Option<tokio::time::Instant>| at.is_some_and(|at| at <= now);
         if passed(self.deadlines.auth) {
-            return Due::Close(Code::Unauthorized);
+            return Some(Rejection::plain(Code::Unauthorized));
         }
         if passed(self.deadlines.expired) {
             self.is_told = true;
-            return Due::Close(Code::TokenExpired);
+            return Some(Rejection::plain(Code::TokenExpired));
         }
         if passed(self.deadlines.drained) {
-            return Due::Close(Code::GoingAway);
+            return Some(Rejection::plain(Code::GoingAway));
         }
         if passed(self.deadlines.farewell) {
+            // It has waited long enough, whatever is answered.
             self.deadlines.farewell = None;
-            return Due::Farewell;
+            farewell.let_through();
         }
         if self.deadlines.idle <= now {
-            return Due::Close(Code::Idle);
+            return Some(Rejection::plain(Code::Idle));
         }
         if passed(self.deadlines.expiry) || self.has_slept_through() {
             self.deadlines.expiry = None;
@@ -302,7 +308,7 @@ impl Session {
             self.deadlines.ping = now + self.edge.settings.bounds.ping;
             self.outbox.ping();
         }
-        Due::Nothing
+        None
     }
 
     /// Whether the credential ended while the machine slept, which timers do not notice. Asked with
@@ -358,11 +364,28 @@ impl Session {
         self.hush(true);
         let bounds = self.edge.settings.bounds;
         // A little before the server itself gives up waiting, so that the close gets through.
-        let wait = bounds.drain.mul_f32(0.6);
+        let wait = bounds.drain.mul_f32(DRAINED);
         self.deadlines.drained = Some(self.edge.clock.instant() + wait);
         if self.dialect == Dialect::V1 {
             let deadline_ms = wait.as_millis() as u64;
             self.say(&ServerFrame::Drain { reason: "the server stops", deadline_ms });
+        }
+    }
+
+    /// Waits until the server has had enough time to stop, if it does.
+    pub(super) fn drain_over(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut draining = self.edge.draining.subscribe();
+        let wait = self.edge.settings.bounds.drain;
+        // As much as is left where it has begun.
+        let until = self.deadlines.drained.map(|at| at + wait - wait.mul_f32(DRAINED));
+        async move {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => {
+                    stopped(&mut draining).await;
+                    sleep(wait).await;
+                }
+            }
         }
     }
 

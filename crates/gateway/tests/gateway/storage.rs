@@ -196,3 +196,48 @@ async fn publishes_that_the_store_does_not_answer() {
     let again = server.post(&format!("/publish/a?id={id}"), "1").await;
     assert_eq!((again.status, &again.json()["duplicate"]), (200, &true.into()));
 }
+
+/// Publishes to topics that were not there were waited for one after the other, and nothing else of the
+/// connection happened until all of them had been.
+#[tokio::test]
+async fn nothing_waits_for_topics_that_are_made() {
+    let (store, server) =
+        fragile_with(|settings| settings.bounds.ping = Duration::from_millis(100)).await;
+    let mut client = server.negotiated().await;
+    store.hold_appends(true);
+    let publish =
+        |n: usize| format!(r#"{{"op":"PUBLISH","topic":"new-{n}","payload":{n},"corr":{n}}}"#);
+    client.say_all((0..5).map(publish)).await;
+    for _ in 0..3 {
+        let asked = timeout(Duration::from_secs(10), client.socket.next()).await.unwrap();
+        assert!(matches!(asked, Some(Ok(Message::Ping(_)))), "{asked:?}");
+    }
+    store.hold_appends(false);
+    for n in 0..5 {
+        let ok = client.next().await;
+        assert_eq!((&ok["op"], &ok["corr"]), (&"OK".into(), &n.into()));
+    }
+}
+
+/// A group whose beginning could not be kept had its connection wait for ever, with what was to be said
+/// before.
+#[tokio::test]
+async fn a_subscription_that_is_not_made_is_refused() {
+    let (store, server) =
+        fragile_with(|settings| settings.bounds.publish = Duration::from_secs(1)).await;
+    assert_eq!(server.post("/publish/a", "0").await.status, 201);
+    let mut client = server.negotiated().await;
+    store.hold_saves(true);
+    let subscribe =
+        r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{"from":"earliest"},"corr":"s"}"#;
+    let wrong = r#"{"op":"NONE","corr":"w"}"#;
+    client.say_all([wrong, subscribe, wrong].map(str::to_owned)).await;
+    assert_eq!(client.next().await["corr"], "w");
+    let refused = client.next().await;
+    assert_eq!((&refused["corr"], &refused["code"]), (&"s".into(), &"not_ready".into()));
+    assert_eq!(refused["retry_ms"], 1_000);
+    assert_eq!(client.next().await["corr"], "w");
+    store.hold_saves(false);
+    assert_eq!(client.ask(subscribe).await["op"], "OK");
+    assert_eq!(client.next_of("EVENT").await["event"]["payload"], 0);
+}
