@@ -180,7 +180,7 @@ impl Rejection {
 
     /// The store has not said whether it was done.
     pub const fn indeterminate() -> Self {
-        let detail = Cow::Borrowed("publish again with the same id");
+        let detail = Cow::Borrowed("publish again with the same ids");
         Self { code: Code::Indeterminate, detail, retry_ms: None, more: None }
     }
 

@@ -132,7 +132,7 @@ pub(crate) fn answer(session: &Session, stored: Stored) {
             Err(refusal) => {
                 session.outbox.push_all(mem::take(&mut frames), &ends);
                 ends.clear();
-                session.refuse(asked.corr.as_ref(), &refusal);
+                session.refuse_publish(asked.corr.as_ref(), &refusal, ids);
             }
         }
     }

@@ -12,7 +12,7 @@ use super::time;
 use crate::access::Action;
 use crate::edge::weaker;
 use crate::intake::{self, Described, Form};
-use crate::rejection::Rejection;
+use crate::rejection::{Code, Rejection};
 
 pub(super) const ENDPOINT: Endpoint = Endpoint {
     method: Verb::Post,
@@ -73,11 +73,20 @@ async fn publish(mut call: Call) -> Result<Response, Rejection> {
 
     let begun = call.edge.clock.elapsed();
     let batch = intake.batch;
+    let ids: Vec<EventId> = intake.events.iter().map(|event| event.id).collect();
     let options = call.edge.publish_options(intake.events.iter().map(|event| &event.topic));
     // What the store does not answer goes on there: it is not taken back.
     let published = call.edge.bus.publish_with(intake.events, options);
     let published = timeout(call.edge.settings.bounds.publish, published).await;
-    let published = published.map_err(|_| Rejection::indeterminate())??;
+    let published = match published {
+        Ok(published) => published.map_err(Rejection::from),
+        Err(_) => Err(Rejection::indeterminate()),
+    };
+    let published = published.map_err(|refusal| match refusal.code {
+        // The same ids are needed to publish again.
+        Code::Indeterminate => refusal.with("ids", &ids),
+        _ => refusal,
+    })?;
     call.edge.metrics.publishing.record(call.edge.clock.elapsed().saturating_sub(begun));
     call.edge.count_published(published.iter().map(|one| &one.topic));
 

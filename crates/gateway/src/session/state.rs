@@ -11,6 +11,7 @@ use promethean_event::frame::{
 };
 use promethean_event::limits::{FRAME_EVENTS_MAX, PAYLOAD_BYTES_MAX};
 use promethean_event::{Event, EventId, Offset, Partition, Topic};
+use serde::Serialize;
 use tokio::time::{sleep, sleep_until};
 
 use super::deadlines::Deadlines;
@@ -57,6 +58,14 @@ pub(crate) struct Success {
     pub(crate) sub: Option<u32>,
     pub(crate) accepted: Option<u64>,
     pub(crate) expires_at: Option<u64>,
+}
+
+/// A frame about events that it names.
+#[derive(Serialize)]
+struct WithIds<'a> {
+    #[serde(flatten)]
+    frame: ServerFrame<'a>,
+    ids: &'a [EventId],
 }
 
 /// What is known about one connection.
@@ -181,23 +190,41 @@ impl Session {
     }
 
     pub(crate) fn refuse(&self, corr: Option<&Corr>, refusal: &Rejection) {
-        self.refuse_with(corr, refusal, &[]);
+        self.refuse_with(corr, refusal, &[], &[]);
     }
 
-    fn refuse_with(&self, corr: Option<&Corr>, refusal: &Rejection, refused: &[RefusedToken]) {
+    /// Refuses a publish of these events. Where nobody knows whether they are stored, they are named:
+    /// only with the same ids are they published again, and not twice.
+    pub(crate) fn refuse_publish(&self, corr: Option<&Corr>, refusal: &Rejection, ids: &[EventId]) {
+        let ids = if refusal.code == Code::Indeterminate { ids } else { &[] };
+        self.refuse_with(corr, refusal, &[], ids);
+    }
+
+    fn refuse_with(
+        &self,
+        corr: Option<&Corr>,
+        refusal: &Rejection,
+        refused: &[RefusedToken],
+        ids: &[EventId],
+    ) {
         self.edge.count_refusal(refusal.code);
         if let (Code::Forbidden, Some(principal)) = (refusal.code, &self.principal) {
             let now = self.edge.clock.now_ms();
             self.edge.audit.refusals.forbidden(principal.subject(), "frame", now);
         }
-        self.say(&ServerFrame::Err {
+        let frame = ServerFrame::Err {
             corr,
             code: refusal.code.as_str(),
             msg: refusal.detail.as_ref().into(),
             retry_ms: refusal.retry_ms,
             sub: None,
             refused,
-        });
+        };
+        if ids.is_empty() {
+            return self.say(&frame);
+        }
+        let frame = WithIds { frame, ids };
+        self.outbox.push(serde_json::to_vec(&frame).unwrap_or_default());
     }
 
     /// Ends a subscription, and says why. What is out goes to others at once.
@@ -254,7 +281,7 @@ impl Session {
     pub(crate) fn answer(&mut self, done: Done) {
         let Done { corr, reply, result, refused } = done;
         match result {
-            Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused),
+            Err(refusal) => self.refuse_with(corr.as_ref(), &refusal, &refused, &[]),
             Ok(success) if reply || !refused.is_empty() => self.say(&ServerFrame::Ok {
                 corr: corr.as_ref(),
                 id: success.id,

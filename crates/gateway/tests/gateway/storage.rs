@@ -186,15 +186,29 @@ async fn publishes_that_the_store_does_not_answer() {
     client.say_all((0..10).map(|n| publish(n, "a"))).await;
     client.say(publish(10, "a")).await;
     client.say(publish(11, "made.now")).await;
+    let mut ids = Vec::new();
     for n in 0..12 {
         let answer = client.next().await;
         let (code, corr) = (&answer["code"], &answer["corr"]);
         assert_eq!((code, corr), (&"indeterminate".into(), &n.into()), "{answer}");
+        let named = answer["ids"].as_array().unwrap();
+        ids.extend(named.iter().map(|id| id.as_str().unwrap().to_owned()));
     }
+    let made = server.post("/publish/a", r#"[{"payload":1},{"payload":2}]"#).await.json();
     store.hold_appends(false);
     assert_eq!(client.ask(publish(12, "a")).await["op"], "OK", "the connection goes on");
     let again = server.post(&format!("/publish/a?id={id}"), "1").await;
     assert_eq!((again.status, &again.json()["duplicate"]), (200, &true.into()));
+    // Ids that the server had made were not named: nobody could publish the same once more.
+    let made = made["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap());
+    let published = ids.iter().map(String::as_str).zip(0..).take(11).chain(made.zip(1..));
+    let mut count = 0;
+    for (id, n) in published {
+        let again = server.post(&format!("/publish/a?id={id}"), &format!("{n}")).await;
+        assert_eq!((again.status, &again.json()["duplicate"]), (200, &true.into()), "{id}");
+        count += 1;
+    }
+    assert_eq!(count, 13);
 }
 
 /// Publishes to topics that were not there were waited for one after the other, and nothing else of the
