@@ -154,6 +154,11 @@ fn a_directory_moves_into_mongodb_and_back() {
     assert_eq!((&back["events"], &back["tokens"]), (&(300 + acts).into(), &1.into()));
     assert_eq!(back["hash"], moved["hash"], "the same content on the way back");
     refused(&["serve", "--store", &scene.store, "--data", text(&hub)], 6, "was moved");
+    // A token that is minted there is good nowhere, and one that is revoked there is good here.
+    for command in [&["token", "ls"][..], &["token", "mint", "late", "--scope", "publish:orders.*"]]
+    {
+        refused(&[command, &["--store", &scene.store]].concat(), 6, "was moved");
+    }
     let server = serve(&["--data", text(&b)]);
     assert_eq!(seen(&server, &scene.token), at_hub);
     assert_eq!(server.stop(), Some(0));

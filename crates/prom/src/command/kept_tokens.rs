@@ -13,6 +13,7 @@ use promethean_gateway::access::{MintedToken, StoredToken, TokenTable};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::moved;
 use super::place::{self, StoreFlags};
 use crate::reach::{Ask, At, Missing, Reach, segment};
 
@@ -84,6 +85,10 @@ impl Kept {
         match place::mongodb(&self.store, None)? {
             Some(url) if self.tokens.is_none() => {
                 let store: Arc<dyn Store> = place::open(&url).await?;
+                if let Err(moved) = moved::refuse(&*store).await {
+                    store.close().await;
+                    return Err(moved);
+                }
                 Ok(Keeping::Store(TokenStore::new(Arc::clone(&store)), store))
             }
             _ => Ok(Keeping::File(self.path())),
