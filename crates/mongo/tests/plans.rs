@@ -5,12 +5,16 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
+use promethean::projection::query::ListQuery;
+use promethean::projection::{Changelog, Field, Projection, View, Views};
 use promethean::store::{
     Append, Cleaning, Compaction, KeyQuery, Lane, PageLimit, Put, Read, Store, TopicDefinition,
 };
+use promethean::{Bus, BusOptions};
 use promethean_event::{
     EventId, Key, NewEvent, Offset, Partition, PartitionCount, Payload, Timestamp, Topic,
 };
+use promethean_mongo::views::MongoViews;
 use promethean_mongo::{MongoOptions, MongoStore};
 
 use crate::conformance::wait_for;
@@ -55,6 +59,53 @@ async fn profiled(database: &str, filter: Document) -> Vec<Document> {
     profile.find(filter).await.unwrap().try_collect().await.unwrap()
 }
 
+/// Everything that a view is asked.
+async fn look_up(view: &Projection) {
+    view.caught_up().await.unwrap();
+    assert!(view.get("latest", "key 7").await.unwrap().is_some());
+    assert_eq!(view.scan("latest", Some("key 1"), 10).await.unwrap().len(), 10);
+    let query = ListQuery::parse(view.view("latest").unwrap(), [("n", "1907")]).unwrap();
+    assert_eq!(view.list("latest", query).await.unwrap().documents.len(), 1);
+    assert_eq!(view.verify().await.unwrap().different, 0);
+}
+
+/// Views: keeping them, reading them, and building them anew.
+#[test]
+fn no_view_is_read_through() {
+    wait_for(async {
+        let name = database();
+        let store = MongoStore::open(&url_of(&name), MongoOptions::default()).await.unwrap();
+        let collections = Arc::new(MongoViews::of(&store).await.unwrap());
+        let bus = Bus::with_store(Arc::new(store) as Arc<dyn Store>, BusOptions::default());
+        let topic = Topic::new("orders.placed").unwrap();
+        bus.define(TopicDefinition::new(topic.clone())).await.unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let views = Views::over(&bus, collections, scratch.path().join("views"));
+        let client = Client::with_uri_str(url()).await.unwrap();
+        client.database(&name).run_command(doc! { "profile": 2 }).await.unwrap();
+        let shape = View::new("latest").field(Field::integer("n")).index(["n"]);
+        let view = views.changelog(Changelog::new(shape, "orders.placed")).await.unwrap();
+        let events = (0..EVENTS).map(|number| {
+            let payload = Payload::of(&serde_json::json!({ "n": number })).unwrap();
+            NewEvent { payload, ..event(&topic, number) }
+        });
+        bus.publish_batch(events.collect()).await.unwrap();
+        look_up(&view).await;
+        view.rebuild().await.unwrap();
+        look_up(&view).await;
+        client.database(&name).run_command(doc! { "profile": 0 }).await.unwrap();
+
+        let of_view = doc! { "$regex": format!("^{name}\\.(latest|promethean_graves)") };
+        let seen = doc! { "ns": of_view.clone(), "planSummary": { "$exists": true } };
+        assert!(profiled(&name, seen).await.len() > 10, "the profiler has seen next to nothing");
+        let through = doc! { "ns": of_view, "planSummary": { "$regex": "COLLSCAN" } };
+        let through = profiled(&name, through).await;
+        assert!(through.is_empty(), "read through: {through:#?}");
+        bus.close().await;
+        drop_database(&name).await;
+    });
+}
+
 #[test]
 fn no_operation_reads_a_collection_through() {
     wait_for(async {
@@ -78,7 +129,7 @@ fn no_operation_reads_a_collection_through() {
         client.database(&name).run_command(doc! { "profile": 0 }).await.unwrap();
 
         let of = |collection: &str| format!("{name}.{collection}");
-        let large = doc! { "$in": [of("events"), of("cursors"), of("entries")] };
+        let large = doc! { "$in": [of("events"), of("cursors"), of("entries"), of("lanes")] };
         let seen =
             profiled(&name, doc! { "ns": large.clone(), "planSummary": { "$exists": true } });
         assert!(seen.await.len() > 10, "the profiler has seen next to nothing");
