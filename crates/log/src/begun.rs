@@ -97,3 +97,23 @@ impl Begun {
         self.land(engine, synced);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Append times stand still when the clock is put back, and so did the age of what was not synced.
+    #[test]
+    fn what_is_unsynced_grows_old_in_real_time_where_the_log_has_threads() {
+        let unsynced = Unsynced::now(100, Drive::Threads, 5000);
+        assert!(!unsynced.is_due(500_000), "the clock was set forward");
+        let pause = Duration::from_millis(10);
+        let is_due = (0..1000).any(|_| {
+            std::thread::park_timeout(pause);
+            unsynced.is_due(5000)
+        });
+        assert!(is_due, "it was put back");
+        let unsynced = Unsynced::now(100, Drive::Caller, 5000);
+        assert!(!unsynced.is_due(5999) && unsynced.is_due(6000));
+    }
+}

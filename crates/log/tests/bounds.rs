@@ -51,35 +51,6 @@ fn written(key: &str) -> Append {
     Append { events: vec![event("a", key, "1")], durability, expect: vec![] }
 }
 
-/// Append times stand still when the clock is put back, and so did the age of what was not synced.
-#[test]
-fn what_is_only_written_is_synced_in_time_whatever_the_clock_says() {
-    let directory = tempfile::tempdir().unwrap();
-    let disk = Watched::new(directory.path());
-    let clock = Arc::new(HandClock::default());
-    // Never full: a new segment is synced.
-    let bytes = 1 << 30;
-    let options = Options {
-        spare_segments: 0,
-        segment_bytes_min: bytes,
-        segment_bytes_max: bytes,
-        clock,
-        ..Options::default()
-    };
-    disk.set_free(u64::MAX);
-    let (log, _) = Log::open(Arc::new(disk.clone()), options).unwrap();
-    define(&log, "a", 1);
-    let before = disk.syncs();
-    std::thread::scope(|scope| {
-        let synced = scope.spawn(|| disk.wait_for_sync_beyond(before));
-        // Never a pause, and nobody asks for a sync.
-        while !synced.is_finished() {
-            log.append_here(&written("k")).unwrap();
-        }
-        assert!(synced.join().unwrap());
-    });
-}
-
 /// A log whose time and turns are the test's.
 fn driven(disk: &Watched) -> (Log, Arc<HandClock>) {
     let clock = Arc::new(HandClock::default());
