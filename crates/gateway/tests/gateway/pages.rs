@@ -264,7 +264,7 @@ async fn what_a_filter_cannot_decide_about_is_not_lost() {
     let body = |text: &str| format!(r#"{{"a":"{text}"}}"#);
     let large = "x".repeat(20_000);
     for text in ["x", &large, "y", "x"] {
-        publish(&server, "a", &body(text)).await;
+        publish(&server, "large", &body(text)).await;
     }
     let mut client = server.negotiated().await;
     let opts = r#"{"from":"earliest","filter":"payload.a == 'x'","batch":true}"#;
@@ -273,7 +273,7 @@ async fn what_a_filter_cannot_decide_about_is_not_lost() {
         events.iter().map(|one| one["event"]["offset"].as_u64().unwrap()).collect()
     };
     client
-        .ask(format!(r#"{{"op":"SUBSCRIBE","topic":"a","group":"g","opts":{opts},"corr":1}}"#))
+        .ask(format!(r#"{{"op":"SUBSCRIBE","topic":"large","group":"g","opts":{opts},"corr":1}}"#))
         .await;
     let mut got = Vec::new();
     while got.len() < 3 {
@@ -283,7 +283,7 @@ async fn what_a_filter_cannot_decide_about_is_not_lost() {
 
     // Where it is comes in its place: who goes on behind it has had what was before it.
     let mut client = server.negotiated().await;
-    client.ask(format!(r#"{{"op":"SUBSCRIBE","topic":"a","opts":{opts},"corr":1}}"#)).await;
+    client.ask(format!(r#"{{"op":"SUBSCRIBE","topic":"large","opts":{opts},"corr":1}}"#)).await;
     assert_eq!(offsets(&client.next().await), [0]);
     let gap = client.next().await;
     assert_eq!((&gap["op"], &gap["reason"]), (&"GAP".into(), &"more than a filter takes".into()));
@@ -291,16 +291,16 @@ async fn what_a_filter_cannot_decide_about_is_not_lost() {
     assert_eq!(offsets(&client.next().await), [3]);
 
     let query = "filter=payload.a%3D%3D%27x%27";
-    let page = server.get(&format!("/events/a?{query}")).await.json();
+    let page = server.get(&format!("/events/large?{query}")).await.json();
     let found = page["events"].as_array().unwrap();
     assert_eq!((&found[0]["offset"], &found[1]["offset"]), (&0.into(), &3.into()));
     let told = &page["unreadable"][0];
     assert_eq!((&told["offset"], &told["reason"]), (&1.into(), &"more than a filter takes".into()));
-    let export = server.get(&format!("/export?topic=a&{query}")).await.body;
+    let export = server.get(&format!("/export?topic=large&{query}")).await.body;
     assert!(export.contains(r#"{"unreadable":{"id""#), "{export}");
     let metrics = server.get("/metrics").await.body;
-    assert!(metrics.contains(r#"filter_undecided_total{topic="a",group="g"} 1"#), "{metrics}");
-    assert!(metrics.contains(r#"filter_undecided_total{topic="a",group=""} 3"#), "{metrics}");
+    assert!(metrics.contains(r#"filter_undecided_total{topic="large",group="g"} 1"#), "{metrics}");
+    assert!(metrics.contains(r#"filter_undecided_total{topic="large",group=""} 3"#), "{metrics}");
 }
 
 /// The beginning of an export of much more than is on its way at once.
