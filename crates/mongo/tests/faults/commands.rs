@@ -45,7 +45,7 @@ const WRITES: [&str; 5] = ["insert", "update", "findAndModify", "delete", "commi
 const UNCONFIRMED: [i32; 3] = [64, 91, 11600];
 
 /// All ways in which a command fails.
-fn ways(command: &str) -> Vec<Document> {
+pub(super) fn ways(command: &str) -> Vec<Document> {
     let codes = CODES.iter().map(|code| doc! { "errorCode": code });
     let unconfirmed = UNCONFIRMED.iter().filter(|_| WRITES.contains(&command));
     let unconfirmed = unconfirmed.map(|code| {
@@ -267,8 +267,8 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
     });
 }
 
-/// The same for what is kept beside: a view, code with a session, an outbox. Whatever fails, each has every
-/// event once at the end.
+/// The same for what is kept beside: a view, code with a session, an outbox, a feed. Whatever fails, each has
+/// every event once at the end.
 #[test]
 fn what_is_kept_counts_every_event_once_whatever_command_fails() {
     let set = Set::start(&["--members", "1"]);

@@ -1,5 +1,5 @@
 //! Three members of which some fail, under load: nothing that was acknowledged is lost, and nothing is
-//! said to be stored that is not; a view, code with a session and an outbox count every event once.
+//! said to be stored that is not; a view, code with a session, an outbox and a feed count every event once.
 //! `scripts/faults` makes as many rounds as one likes, with elections as
 //! slow as they are by default; without it one round is made, with quick ones.
 

@@ -1,5 +1,5 @@
-//! What is kept beside the bus, while MongoDB fails: a view, a counter that code keeps with a session, and an
-//! outbox. Afterwards each has counted every event once.
+//! What is kept beside the bus, while MongoDB fails: a view, a counter that code keeps with a session, an
+//! outbox, and a feed of what that is written with. Afterwards each has counted every event once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,13 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, ClientOptions, WriteConcern};
 use mongodb::{Client, Collection};
 use promethean::Bus;
+use promethean::changefeed::{Definition, Feeds, Phase, Status};
 use promethean::outbox::{DrainCounters, DrainOptions, Drainer};
 use promethean::projection::{Changelog, Projection, View, Views};
 use promethean::store::TopicDefinition;
 use promethean_event::{EventId, Key, NewEvent, Payload, Timestamp, Topic};
 use promethean_mongo::MongoStore;
+use promethean_mongo::changefeed::{Changefeed, FeedEnd, FeedOptions};
 use promethean_mongo::outbox::MongoOutbox;
 use promethean_mongo::views::{MongoViews, SessionProjection};
 use tempfile::TempDir;
@@ -26,6 +28,8 @@ use crate::verdict::must_hold;
 const ORDERS: &str = "orders";
 /// The topic that the outbox is published to.
 const SHIPMENTS: &str = "shipments";
+/// The topic that the feed of the collection goes to, and the feed.
+const SHIPPED: &str = "shipments.changed";
 
 /// An outbox that is written to by a client of its own.
 #[derive(Clone)]
@@ -83,7 +87,45 @@ impl Shop {
     }
 }
 
-/// All three, at work.
+/// A feed of the shop's collection, into the bus.
+struct Fed {
+    feeds: Feeds,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<FeedEnd>,
+}
+
+impl Fed {
+    /// Begins before anything is there.
+    async fn start(url: &str, bus: &Bus) -> Self {
+        bus.define(TopicDefinition::new(Topic::new(SHIPPED).unwrap())).await.unwrap();
+        let feeds = Feeds::new(bus.store());
+        let definition = Definition {
+            url: url.to_owned(),
+            collection: "shop.shipments".into(),
+            topic: SHIPPED.into(),
+            key: None,
+            filter: None,
+            map: None,
+            snapshot: true,
+        };
+        feeds.add(SHIPPED, definition).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let feed = Changefeed::new(SHIPPED, bus, FeedOptions::default());
+        let running = tokio::spawn(feed.run(async { drop(stopped.await) }));
+        let fed = Self { feeds, stop, running };
+        until_all("the feed has begun", async || {
+            matches!(fed.status().await, Some(Status { phase: Phase::Stream { .. }, .. }))
+        })
+        .await;
+        fed
+    }
+
+    async fn status(&self) -> Option<Status> {
+        self.feeds.status(SHIPPED).await.ok().flatten().map(|status| status.value)
+    }
+}
+
+/// All of them, at work.
 pub(super) struct Kept {
     bus: Bus,
     view: Projection,
@@ -93,6 +135,7 @@ pub(super) struct Kept {
     stop: oneshot::Sender<()>,
     draining: JoinHandle<DrainCounters>,
     views: Views,
+    fed: Fed,
     _scratch: TempDir,
 }
 
@@ -125,8 +168,8 @@ impl Kept {
         let drainer = Drainer::over(shop.outbox.table(), bus.clone(), options).unwrap();
         let (stop, stopped) = oneshot::channel();
         let draining = tokio::spawn(drainer.run(async { drop(stopped.await) }));
-        let bus = bus.clone();
-        Self { bus, view, counted, totals, shop, stop, draining, views, _scratch: scratch }
+        let (fed, bus) = (Fed::start(url, bus).await, bus.clone());
+        Self { bus, view, counted, totals, shop, stop, draining, views, fed, _scratch: scratch }
     }
 
     async fn events(&self, topic: &str) -> u64 {
@@ -151,6 +194,8 @@ impl Kept {
             self.shop.outbox.stats().await.is_ok_and(|stats| stats.pending == 0)
         })
         .await;
+        until_all("the feed has every change", async || self.events(SHIPPED).await >= shipped)
+            .await;
         let mut wrong = Vec::new();
         let mut must = |holds: bool, text: String| {
             if !holds {
@@ -173,12 +218,18 @@ impl Kept {
         must(published == shipped, format!("{shipped} shipped, {published} said so"));
         let business = self.shop.shipments.count_documents(doc! {}).await.unwrap();
         must(business == shipped, format!("{shipped} shipped, {business} are there"));
+        let fed = self.events(SHIPPED).await;
+        must(fed == shipped, format!("{shipped} shipped, {fed} changes"));
+        let status = self.fed.status().await.unwrap();
+        must(status.gap.is_none() && status.alarm.is_none(), format!("{status:?}"));
         let stats = self.shop.outbox.stats().await.unwrap();
         must(stats.dead == 0, format!("{stats:?}"));
         must_hold(&wrong);
+        drop(self.fed.stop);
+        self.fed.running.await.unwrap();
         drop(self.stop);
         let counters = self.draining.await.unwrap();
         self.views.stop().await;
-        format!("{events} events in a view and a counter, {shipped} shipped; {counters:?}")
+        format!("{events} events in a view and a counter, {shipped} shipped and fed; {counters:?}")
     }
 }

@@ -13,6 +13,8 @@ mod failovers;
 
 mod commands;
 
+mod making;
+
 mod answers;
 
 mod cuts;
