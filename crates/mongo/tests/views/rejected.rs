@@ -92,9 +92,10 @@ fn a_batch_that_was_planned_is_not_rejected_for_ever() {
         });
         hub.bus.publish_batch(events.collect()).await.unwrap();
         let views = hub.views.clone();
-        // The one that died is there, as far as anybody knows.
-        let hubs = place.collection("hubs").await;
-        hubs.delete_many(doc! { "_id": record.get_i64("hub").unwrap() }).await.unwrap();
+        // The one that died is there, as far as anybody knows, if it could not say otherwise.
+        if let Ok(died) = record.get_i64("hub") {
+            place.collection("hubs").await.delete_one(doc! { "_id": died }).await.unwrap();
+        }
         let projection = hub.run(async move { views.changelog(changelog()).await.unwrap() }).await;
         until("it goes past it", async || projection.progress().counts.events == 10).await;
         assert_eq!(projection.progress().counts.dead, 1);
