@@ -3,6 +3,8 @@
 
 mod payload;
 
+mod transcode;
+
 use bytes::Bytes;
 use mongodb::bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use mongodb::bson::{Bson, DateTime, cstr};

@@ -13,6 +13,7 @@ use promethean_event::Payload;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::json;
 
+use super::transcode::document_of;
 use crate::limits::PAYLOAD_BSON_BYTES_MAX;
 
 /// How a payload is stored.
@@ -35,6 +36,15 @@ pub(crate) fn keep(payload: &Payload) -> Kept {
 /// A payload as BSON, if it can be, and whether that gives the same bytes back.
 pub(crate) fn value_of(payload: &Payload) -> Option<(RawBson, bool)> {
     let text = payload.as_str();
+    if let Some(document) = document_of(text) {
+        return (document.as_bytes().len() <= PAYLOAD_BSON_BYTES_MAX)
+            .then_some((RawBson::Document(document), true));
+    }
+    look_closely(text)
+}
+
+/// The same for any text.
+fn look_closely(text: &str) -> Option<(RawBson, bool)> {
     // Refused by the seed: it cannot be BSON. Nothing is lost, it is kept as text.
     let mut parser = serde_json::Deserializer::from_str(text);
     let value = (ValueSeed).deserialize(&mut parser).ok()?;
@@ -302,6 +312,19 @@ mod tests {
     }
 
     #[test]
+    fn usual_objects_take_one_pass() {
+        for text in [
+            "{}",
+            r#"{"a":[],"b":[0,-1,2147483648,-9223372036854775808,1.5,[true,false,null]]}"#,
+            r#"{"say":"\"hi\"\n\ttab \\ é","in":{"a":{"a":1}},"":""}"#,
+            r#"{"list":[0,1,2,3,4,5,6,7,8,9,10,11]}"#,
+        ] {
+            let (document, exact) = (document_of(text).unwrap(), look_closely(text));
+            assert_eq!(exact, Some((RawBson::Document(document), true)), "{text}");
+        }
+    }
+
+    #[test]
     fn what_would_come_back_otherwise_is_text() {
         for text in [
             "1.10",
@@ -382,6 +405,17 @@ mod tests {
         fn every_payload_comes_back_byte_by_byte(text in json()) {
             let payload = payload(&text);
             prop_assert_eq!(round_trip(&payload), payload);
+        }
+
+        #[test]
+        fn what_is_told_in_one_pass_is_what_is_found_by_looking_closely(text in json()) {
+            // Spelled as it is printed: otherwise most would be nothing for one pass.
+            let printed = look_closely(&text).map(|(value, _)| restore(value.as_raw_bson_ref()).unwrap());
+            for text in [Some(text.as_str()), printed.as_ref().map(Payload::as_str)].into_iter().flatten() {
+                if let Some(document) = document_of(text) {
+                    prop_assert_eq!(look_closely(text), Some((RawBson::Document(document), true)));
+                }
+            }
         }
     }
 }
