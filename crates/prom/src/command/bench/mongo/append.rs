@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use anyhow::Context;
 use futures_util::TryStreamExt;
 use promethean::store::{Append, Store, TopicDefinition};
 use promethean_event::{NewEvent, PartitionCount, Topic};
@@ -23,14 +24,24 @@ pub(super) struct Appending {
     pub(super) one_hub: Compared,
     pub(super) four_hubs_one_partition: Compared,
     pub(super) one_hub_16_partitions: Compared,
+    /// Each request to one partition, as producers that hold a batch for each partition write.
     pub(super) four_hubs_16_partitions: Compared,
+    /// Each request to all of them: no two can be written at once.
+    pub(super) four_hubs_16_partitions_scattered: Compared,
+}
+
+/// Whose events are in one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Scattered,
+    OfOnePartition,
 }
 
 /// Hubs that append, and `insertMany` of what one of them has stored, with its indexes and write
 /// concern, in turn.
 pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::Result<Appending> {
     let (mut one, mut shared) = (Vec::new(), Vec::new());
-    let (mut one_spread, mut spread) = (Vec::new(), Vec::new());
+    let (mut one_spread, mut spread, mut scattered) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
         let place = Place::new(url).await?;
         let mut hubs = Vec::new();
@@ -38,12 +49,13 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
             hubs.push(Arc::new(place.store().await?));
         }
         let first = hubs.first().cloned().into_iter().collect::<Vec<_>>();
-        let one_rate = append(&first, "one", 1, events).await?;
+        let one_rate = append(&first, "one", 1, events, Request::Scattered).await?;
         let reference = insert_many(&place, "one").await?;
-        let shared_rate = append(&hubs, "shared", 1, events).await?;
-        let one_spread_rate = append(&first, "one_spread", 16, events).await?;
+        let shared_rate = append(&hubs, "shared", 1, events, Request::Scattered).await?;
+        let one_spread_rate = append(&first, "one_spread", 16, events, Request::Scattered).await?;
         let spread_reference = insert_many(&place, "one_spread").await?;
-        let spread_rate = append(&hubs, "spread", 16, events).await?;
+        let spread_rate = append(&hubs, "spread", 16, events, Request::OfOnePartition).await?;
+        let scattered_rate = append(&hubs, "scattered", 16, events, Request::Scattered).await?;
         if round > 0 {
             let figure = |events_per_s, reference_events_per_s| Round {
                 events_per_s,
@@ -53,6 +65,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
             shared.push(figure(shared_rate, reference));
             one_spread.push(figure(one_spread_rate, spread_reference));
             spread.push(figure(spread_rate, spread_reference));
+            scattered.push(figure(scattered_rate, spread_reference));
         }
         for hub in &hubs {
             hub.close().await;
@@ -64,6 +77,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
         four_hubs_one_partition: Compared::of(shared),
         one_hub_16_partitions: Compared::of(one_spread),
         four_hubs_16_partitions: Compared::of(spread),
+        four_hubs_16_partitions_scattered: Compared::of(scattered),
     })
 }
 
@@ -73,14 +87,24 @@ async fn append(
     topic: &str,
     partitions: u32,
     events: usize,
+    request: Request,
 ) -> anyhow::Result<f64> {
     let topic = Topic::new(topic)?;
+    let partitions = PartitionCount::new(partitions)?;
     let mut work = Vec::new();
-    for hub in hubs {
-        let partitions = PartitionCount::new(partitions)?;
+    for (number, hub) in hubs.iter().enumerate() {
         let definition = TopicDefinition { partitions, ..TopicDefinition::new(topic.clone()) };
         hub.define(definition).await?;
-        work.push((Arc::clone(hub), batches(&topic, events / hubs.len())?));
+        let share = events / hubs.len();
+        let batches = match request {
+            Request::Scattered => batches(&topic, share)?,
+            // Each begins elsewhere; after that they meet as it comes.
+            Request::OfOnePartition => {
+                let first = number * partitions.get() as usize / hubs.len();
+                by_partition(&topic, share, partitions, first)?
+            }
+        };
+        work.push((Arc::clone(hub), batches));
     }
     let total: usize = work.iter().flat_map(|(_, batches)| batches).map(Vec::len).sum();
     let running = async {
@@ -115,6 +139,33 @@ fn batches(topic: &Topic, events: usize) -> anyhow::Result<Vec<Vec<NewEvent>>> {
     (0..events.div_ceil(BATCH))
         .map(|at| batch(BATCH.min(events - at * BATCH), &mut source))
         .collect()
+}
+
+/// Requests that each go to one partition, in turn from one of them on.
+fn by_partition(
+    topic: &Topic,
+    events: usize,
+    partitions: PartitionCount,
+    first: usize,
+) -> anyhow::Result<Vec<Vec<NewEvent>>> {
+    let mut source = Source::new(1, 20_000)?;
+    let mut waiting = vec![Vec::new(); partitions.get() as usize];
+    let mut batches = Vec::new();
+    let mut sizes = (0..events.div_ceil(BATCH)).map(|at| BATCH.min(events - at * BATCH));
+    let mut size = sizes.next();
+    while let Some(wanted) = size {
+        let at = (first + batches.len()) % waiting.len();
+        let here = waiting.get_mut(at).context("a partition")?;
+        if here.len() >= wanted {
+            batches.push(here.drain(..wanted).collect());
+            size = sizes.next();
+            continue;
+        }
+        let event = NewEvent { topic: topic.clone(), ..source.event()? };
+        let partition = partitions.partition_of(event.key.as_ref(), &event.id);
+        waiting.get_mut(partition.get() as usize).context("a partition")?.push(event);
+    }
+    Ok(batches)
 }
 
 /// Events per second of the driver alone: the documents of a topic, into a collection with the same
