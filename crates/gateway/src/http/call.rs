@@ -143,7 +143,7 @@ impl Query {
         let is_any = names.contains(&"*");
         for (index, (name, _)) in self.0.iter().enumerate() {
             if !is_any && !names.contains(&name.as_str()) {
-                let known = names.join(", ");
+                let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
                 let name: String = name.chars().take(64).collect();
                 return Err(bad(format!("there is no parameter {name:?}; there are: {known}")));
             }

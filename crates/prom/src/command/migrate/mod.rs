@@ -206,8 +206,8 @@ impl Course<'_> {
                 is_told = true;
                 let events = output::grouped(proof.events());
                 self.output.progress(&format!(
-                    "copied and compared: {events} events. {user}: stop it when you like, and the rest \
-                     follows at once"
+                    "copied and compared: {events} events. {user}: stop what uses it when you like, and the \
+                     rest follows at once"
                 ));
             }
             if copied < FEW {
