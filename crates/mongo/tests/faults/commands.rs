@@ -225,7 +225,7 @@ impl Course {
 
 #[test]
 fn what_is_answered_is_the_truth_whatever_command_fails() {
-    let set = Set::start(&["--members", "1"]);
+    let set = Set::for_commands();
     wait_for(async {
         let bus = set.bus().await;
         for topic in ["orders", "bills"] {
@@ -271,7 +271,7 @@ fn what_is_answered_is_the_truth_whatever_command_fails() {
 /// every event once at the end.
 #[test]
 fn what_is_kept_counts_every_event_once_whatever_command_fails() {
-    let set = Set::start(&["--members", "1"]);
+    let set = Set::for_commands();
     wait_for(async {
         let store = set.store().await;
         let bus = Bus::with_store(Arc::clone(&store) as Arc<dyn Store>, BusOptions::default());

@@ -104,7 +104,7 @@ impl Place {
 
 #[test]
 fn what_could_not_be_made_is_made_when_it_is_asked_for_again() {
-    let set = Set::start(&["--members", "1"]);
+    let set = Set::for_commands();
     wait_for(async {
         let client = Client::with_uri_str(&set.url).await.unwrap();
         for command in MAKING {
@@ -142,7 +142,7 @@ async fn hold_up(set: &Set) -> ClientSession {
 /// for too short a time, everybody waited for the server to give him up, which takes a minute.
 #[test]
 fn who_is_in_the_way_is_looked_at_again() {
-    let set = Set::start(&["--members", "1"]);
+    let set = Set::for_commands();
     wait_for(async {
         let store = set.store().await;
         let put = async || {
@@ -162,7 +162,7 @@ fn who_is_in_the_way_is_looked_at_again() {
 /// Which spaces there are is asked for by whoever moves them.
 #[test]
 fn spaces_that_could_not_be_listed_are_refused() {
-    let set = Set::start(&["--members", "1"]);
+    let set = Set::for_commands();
     wait_for(async {
         let store = set.store().await;
         let (key, value) = (Key::new("k").unwrap(), Some(Payload::null()));

@@ -15,6 +15,11 @@ pub(crate) fn rounds() -> u64 {
     std::env::var("PROM_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
+/// Whether it is `scripts/faults` that goes through it.
+fn is_full() -> bool {
+    std::env::var_os("PROM_FAULT_ROUNDS").is_some()
+}
+
 /// A replica set of its own, which takes orders.
 pub(crate) struct Set {
     child: Child,
@@ -24,12 +29,17 @@ pub(crate) struct Set {
 }
 
 impl Set {
+    /// For what is not about its members: of three where everything is gone through in full, of one
+    /// otherwise.
+    pub(crate) fn for_commands() -> Self {
+        Self::start(&["--members", if is_full() { "3" } else { "1" }])
+    }
+
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mongod");
         let mut command = Command::new(script);
         command.args(arguments).arg("--in-memory");
-        let is_full = std::env::var_os("PROM_FAULT_ROUNDS").is_some();
-        if !is_full && !arguments.contains(&"--election-ms") {
+        if !is_full() && !arguments.contains(&"--election-ms") {
             command.args(["--election-ms", "2000"]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
