@@ -58,10 +58,13 @@ impl Attempt for CarryOut {
 
     /// Whoever is in the way at a lane moves its end, and that is heard of. To try meanwhile is in vain, and
     /// work for the server: only where nothing is heard for long, as when it was given up, is it tried anyway.
+    /// A lane that is new has its topic touched, where others are in the way who make other lanes, of which
+    /// nothing is heard here.
     fn pause(&self, deadline: Deadline, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let begins = self.plan.begins();
-            let time = if begins.is_empty() { time } else { (time * UNHEARD).min(RETRY_MAX) };
+            let is_heard_of = !begins.is_empty() && !self.plan.makes_lanes();
+            let time = if is_heard_of { (time * UNHEARD).min(RETRY_MAX) } else { time };
             tokio::select! {
                 () = self.growing.beyond(&begins) => {}
                 () = deadline.pause(time) => {}

@@ -185,6 +185,11 @@ impl Plan {
         self.lanes.iter().map(|(lane, change)| (*lane, change.before.next)).collect()
     }
 
+    /// Whether some of its lanes have no document yet.
+    pub(crate) fn makes_lanes(&self) -> bool {
+        self.lanes.values().any(|change| !change.before.exists)
+    }
+
     /// The lanes that it makes longer, and where they end then.
     pub(crate) fn grown(&self) -> impl Iterator<Item = (Lane, Head)> {
         let grown = self.lanes.iter().filter(|(_, change)| change.after.next > change.before.next);
