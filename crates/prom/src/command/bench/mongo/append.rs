@@ -24,10 +24,10 @@ pub(super) struct Appending {
     pub(super) one_hub: Compared,
     pub(super) four_hubs_one_partition: Compared,
     pub(super) one_hub_16_partitions: Compared,
-    /// Each request to one partition, as producers that hold a batch for each partition write.
-    pub(super) four_hubs_16_partitions: Compared,
     /// Each request to all of them: no two can be written at once.
-    pub(super) four_hubs_16_partitions_scattered: Compared,
+    pub(super) four_hubs_16_partitions: Compared,
+    /// Each request to one partition, as producers that hold a batch for each partition write.
+    pub(super) four_hubs_16_partitions_one_each: Compared,
 }
 
 /// Whose events are in one request.
@@ -41,7 +41,7 @@ enum Request {
 /// concern, in turn.
 pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::Result<Appending> {
     let (mut one, mut shared) = (Vec::new(), Vec::new());
-    let (mut one_spread, mut spread, mut scattered) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut one_spread, mut spread, mut one_each) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
         let place = Place::new(url).await?;
         let mut hubs = Vec::new();
@@ -54,8 +54,8 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
         let shared_rate = append(&hubs, "shared", 1, events, Request::Scattered).await?;
         let one_spread_rate = append(&first, "one_spread", 16, events, Request::Scattered).await?;
         let spread_reference = insert_many(&place, "one_spread").await?;
-        let spread_rate = append(&hubs, "spread", 16, events, Request::OfOnePartition).await?;
-        let scattered_rate = append(&hubs, "scattered", 16, events, Request::Scattered).await?;
+        let spread_rate = append(&hubs, "spread", 16, events, Request::Scattered).await?;
+        let one_each_rate = append(&hubs, "one_each", 16, events, Request::OfOnePartition).await?;
         if round > 0 {
             let figure = |events_per_s, reference_events_per_s| Round {
                 events_per_s,
@@ -65,7 +65,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
             shared.push(figure(shared_rate, reference));
             one_spread.push(figure(one_spread_rate, spread_reference));
             spread.push(figure(spread_rate, spread_reference));
-            scattered.push(figure(scattered_rate, spread_reference));
+            one_each.push(figure(one_each_rate, spread_reference));
         }
         for hub in &hubs {
             hub.close().await;
@@ -77,7 +77,7 @@ pub(super) async fn measure(url: &str, rounds: usize, events: usize) -> anyhow::
         four_hubs_one_partition: Compared::of(shared),
         one_hub_16_partitions: Compared::of(one_spread),
         four_hubs_16_partitions: Compared::of(spread),
-        four_hubs_16_partitions_scattered: Compared::of(scattered),
+        four_hubs_16_partitions_one_each: Compared::of(one_each),
     })
 }
 

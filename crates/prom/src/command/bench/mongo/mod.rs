@@ -133,12 +133,8 @@ fn text(report: &Report) -> String {
         line("append, one hub", &append.one_hub);
         line("append, four hubs, 1 partition", &append.four_hubs_one_partition);
         line("append, one hub, 16 partitions", &append.one_hub_16_partitions);
-        line(
-            "append, four hubs, 16 partitions, a request to each",
-            &append.four_hubs_16_partitions,
-        );
-        let scattered = &append.four_hubs_16_partitions_scattered;
-        line("append, four hubs, 16 partitions, scattered", scattered);
+        line("append, four hubs, 16 partitions", &append.four_hubs_16_partitions);
+        line("append, four hubs, 1 of 16 at a time", &append.four_hubs_16_partitions_one_each);
     }
     if let Some(consume) = &report.consume {
         line("consume with acks", consume);
