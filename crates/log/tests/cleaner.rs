@@ -1,6 +1,6 @@
 //! Retention and compaction.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +10,7 @@ use promethean_log::{
     ReadError, Record, TopicDefinition, TopicId,
 };
 
+use crate::missing::segments;
 use crate::order_and_search::{append, event, small, topic};
 use crate::watched::Watched;
 
@@ -90,14 +91,6 @@ impl Cleaned {
         let payload = |record: &Record| record.payload().as_str().to_owned();
         self.read().0.iter().map(payload).collect()
     }
-}
-
-fn segments(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> =
-        entries.filter(|path| path.extension().unwrap_or_default() == "seg").collect();
-    files.sort();
-    files
 }
 
 fn lane(topic: TopicId) -> Lane {

@@ -22,7 +22,8 @@ fn written(count: usize) -> tempfile::TempDir {
     directory
 }
 
-fn segments(path: &Path) -> Vec<PathBuf> {
+/// The files of the segments of a directory, in order.
+pub(crate) fn segments(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
         entries.filter(|path| path.extension().unwrap_or_default() == "seg").collect();
